@@ -1,4 +1,4 @@
-# Which Debian packages Muster needs, and how the scripts install them. Sourced by deploy/quickstart
+# The Debian packages that Muster needs, and a function that installs them. Sourced by deploy/quickstart
 # and tests/run.
 # shellcheck shell=bash disable=SC2034
 
@@ -9,8 +9,8 @@ test_packages="g++ relacy-dev clang libclang-rt-14-dev clang-format clang-tidy c
     iproute2 procps python3 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user qemu-system-x86 busybox-static kmod xz-utils libibverbs1
     ibverbs-providers openssl"
 
-# install_packages NAME...: installs those that are missing, and says which. Fails with one line if
-# it may not.
+# install_packages NAME...: installs the missing ones and prints their names. Fails with one line if it
+# may not install packages.
 install_packages() {
     local name missing=()
     for name in "$@"; do
@@ -32,7 +32,7 @@ install_packages() {
         DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y --no-install-recommends "${missing[@]}"; } \
         >"$log" 2>&1; then
         tail -20 "$log" >&2
-        echo "apt-get could not install ${missing[*]}" >&2
+        echo "apt-get failed to install ${missing[*]}" >&2
         return 1
     fi
     rm -f "$log"

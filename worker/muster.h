@@ -96,8 +96,8 @@ typedef enum muster_op {
  * members to get the same result: which input is left and which is right is not specified.
  *
  * It is called from any thread that is in a call of Muster, for parts of any count, and from
- * several threads at once; the library holds no lock meanwhile. It must not call Muster, and must
- * not leave by longjmp() or an exception. */
+ * several threads at once; the library holds no lock during the call. It must not call Muster, and
+ * must not leave by longjmp() or an exception. */
 typedef void (*muster_user_function)(void *out, const void *left, const void *right, size_t count,
                                      muster_type type, void *user_data);
 
@@ -182,7 +182,7 @@ typedef struct muster_options {
     int measure;
     /* MUSTER_TUNE: autotune: the first calls of each collective and size (some tens of them, or a
      * few if they are long) try the algorithms that are predicted to be fast, and later calls use
-     * the fastest. Without `reproducible`, sums of floats may differ in their last bits meanwhile.
+     * the fastest. Without `reproducible`, sums of floats may differ in their last bits until then.
      * 0: use the prediction. Rank 0's value counts for all members. Default: 1. */
     int tune;
     /* MUSTER_REPRODUCIBLE: 1: every call is `reproducible`, see muster_call_options. Default: 0. */
@@ -243,8 +243,8 @@ MUSTER_API void muster_close(muster_session *session);
  * reaches more than half of the others tries twenty generations, so that the others leave first. */
 MUSTER_API MUSTER_CHECKED muster_status muster_rejoin(muster_session *session);
 
-/* Asks to leave the job. The next commit returns MUSTER_REJOIN to every member, and muster_rejoin()
- * then returns MUSTER_ENDED to this one. Async-signal-safe. */
+/* Requests to leave the job. The next commit returns MUSTER_REJOIN to every member, and
+ * muster_rejoin() then returns MUSTER_ENDED to this one. Async-signal-safe. */
 MUSTER_API void muster_leave(muster_session *session);
 
 /* This member's rank among the members of the scope, and their number. They change only in
@@ -474,9 +474,9 @@ MUSTER_API void muster_free(void *memory);
 MUSTER_API MUSTER_CHECKED muster_status muster_register(muster_session *session, const char *name,
                                                         void *data, size_t size_bytes);
 
-/* Copies the registered memory, as the state to return to; then asks all members whether the
- * membership is to change, with a small allreduce. All members call it. Blocks. Without registered
- * memory it only asks.
+/* Copies the registered memory, as the state to return to; then checks, with a small allreduce
+ * of all members, whether the membership is to change. All members call it. Blocks. Without
+ * registered memory it makes no copy.
  *
  * Errors: MUSTER_REJOIN (the membership is to change, or a member died; the copy has been made,
  * nothing is lost), MUSTER_ENDED, MUSTER_FATAL. */
@@ -493,8 +493,8 @@ MUSTER_API MUSTER_CHECKED muster_status muster_restore(muster_session *session);
  * Errors: MUSTER_INVALID (this member's buffers differ in name or size from those that the job has
  * committed: it cannot take part and has to close. The error names the first difference and both
  * sizes. In the first generation, where nothing is committed, every member gets it), MUSTER_REJOIN
- * (a member died meanwhile, or another member's buffers differ: the next generation forms when that
- * one has left), MUSTER_ENDED, MUSTER_FATAL. */
+ * (a member died during the call, or another member's buffers differ: the next generation forms
+ * when that one has left), MUSTER_ENDED, MUSTER_FATAL. */
 MUSTER_API MUSTER_CHECKED muster_status muster_sync(muster_session *session);
 
 /* The version of the state in memory: the first sync is 1, each commit adds 1; 0 before. */

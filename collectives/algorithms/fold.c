@@ -1,9 +1,9 @@
 /* Folding: reduces a group to a number of members that an algorithm can handle (generators.h). */
 #include "collectives/algorithms/generators.h"
 
-struct muster_fold muster_fold_of(uint32_t size, uint32_t kept)
+struct muster_fold muster_fold_of(uint32_t size, uint32_t active)
 {
-    return (struct muster_fold){.size = size, .kept = kept, .extras = size - kept};
+    return (struct muster_fold){.size = size, .active = active, .extras = size - active};
 }
 
 bool muster_fold_is_extra(const struct muster_fold *fold, uint32_t index)

@@ -57,15 +57,15 @@ void muster_binary_blocks_formula(const struct muster_butterfly *butterfly,
  * begin, and receives the result from it at the end. */
 struct muster_fold {
     uint32_t size;   /* members of the group */
-    uint32_t kept;   /* those that run the algorithm; at least half of them */
-    uint32_t extras; /* the others */
+    uint32_t active; /* the members that run the algorithm; at least half of all */
+    uint32_t extras; /* the other members */
 };
 
-struct muster_fold muster_fold_of(uint32_t size, uint32_t kept);
+struct muster_fold muster_fold_of(uint32_t size, uint32_t active);
 bool muster_fold_is_extra(const struct muster_fold *fold, uint32_t index);
 
-/* A member's place among those kept, and the index of the member at a place. The members at places
- * below `extras` each have an extra. */
+/* A member's place among the active ones, and the index of the member at a place. The members at
+ * places below `extras` each have an extra. */
 uint32_t muster_fold_place(const struct muster_fold *fold, uint32_t index);
 uint32_t muster_fold_index(const struct muster_fold *fold, uint32_t place);
 

@@ -14,29 +14,53 @@ static bool fits_always(const struct muster_plan *plan, char *ret_why, size_t si
 }
 
 /* Each is defined by the algorithm's own file. */
-extern const struct muster_generator muster_all_to_one_generator, muster_allgather_bruck_generator,
-    muster_allgather_hierarchical_generator, muster_allgather_pat_generator,
-    muster_allgather_recursive_doubling_generator, muster_allgather_ring_generator,
-    muster_alltoall_bruck_generator, muster_alltoall_pairwise_generator,
-    muster_barrier_all_to_all_generator, muster_barrier_all_to_one_generator,
-    muster_barrier_dissemination_generator, muster_barrier_hierarchical_generator,
-    muster_bcube_generator, muster_bidirectional_ring_generator,
-    muster_broadcast_binomial_generator, muster_broadcast_hierarchical_generator,
-    muster_broadcast_one_to_all_generator, muster_broadcast_pipelined_generator,
-    muster_broadcast_scatter_allgather_generator, muster_broadcast_scatter_doubling_generator,
-    muster_double_tree_generator, muster_gather_binomial_generator,
-    muster_gather_hierarchical_generator, muster_gather_linear_generator,
-    muster_halving_doubling_generator, muster_hierarchical_generator,
-    muster_ordered_allgather_generator, muster_ordered_binomial_generator,
-    muster_ordered_hierarchical_generator, muster_ordered_pairwise_generator,
-    muster_ordered_pairwise_scatter_generator, muster_pairwise_exchange_generator,
-    muster_recursive_doubling_generator, muster_reduce_binomial_generator,
-    muster_reduce_hierarchical_generator, muster_reduce_linear_generator,
-    muster_reduce_scatter_halving_doubling_generator, muster_reduce_scatter_hierarchical_generator,
-    muster_reduce_scatter_pat_generator, muster_reduce_scatter_ring_generator,
-    muster_ring_generator, muster_ring_chunked_generator, muster_ring_two_phase_generator,
-    muster_scatter_binomial_generator, muster_scatter_hierarchical_generator,
-    muster_scatter_linear_generator, muster_swing_generator;
+extern const struct muster_generator muster_all_to_one_generator;
+extern const struct muster_generator muster_allgather_bruck_generator;
+extern const struct muster_generator muster_allgather_hierarchical_generator;
+extern const struct muster_generator muster_allgather_pat_generator;
+extern const struct muster_generator muster_allgather_recursive_doubling_generator;
+extern const struct muster_generator muster_allgather_ring_generator;
+extern const struct muster_generator muster_alltoall_bruck_generator;
+extern const struct muster_generator muster_alltoall_pairwise_generator;
+extern const struct muster_generator muster_barrier_all_to_all_generator;
+extern const struct muster_generator muster_barrier_all_to_one_generator;
+extern const struct muster_generator muster_barrier_dissemination_generator;
+extern const struct muster_generator muster_barrier_hierarchical_generator;
+extern const struct muster_generator muster_bcube_generator;
+extern const struct muster_generator muster_bidirectional_ring_generator;
+extern const struct muster_generator muster_broadcast_binomial_generator;
+extern const struct muster_generator muster_broadcast_hierarchical_generator;
+extern const struct muster_generator muster_broadcast_one_to_all_generator;
+extern const struct muster_generator muster_broadcast_pipelined_generator;
+extern const struct muster_generator muster_broadcast_scatter_allgather_generator;
+extern const struct muster_generator muster_broadcast_scatter_doubling_generator;
+extern const struct muster_generator muster_double_tree_generator;
+extern const struct muster_generator muster_gather_binomial_generator;
+extern const struct muster_generator muster_gather_hierarchical_generator;
+extern const struct muster_generator muster_gather_linear_generator;
+extern const struct muster_generator muster_halving_doubling_generator;
+extern const struct muster_generator muster_hierarchical_generator;
+extern const struct muster_generator muster_ordered_allgather_generator;
+extern const struct muster_generator muster_ordered_binomial_generator;
+extern const struct muster_generator muster_ordered_hierarchical_generator;
+extern const struct muster_generator muster_ordered_pairwise_generator;
+extern const struct muster_generator muster_ordered_pairwise_scatter_generator;
+extern const struct muster_generator muster_pairwise_exchange_generator;
+extern const struct muster_generator muster_recursive_doubling_generator;
+extern const struct muster_generator muster_reduce_binomial_generator;
+extern const struct muster_generator muster_reduce_hierarchical_generator;
+extern const struct muster_generator muster_reduce_linear_generator;
+extern const struct muster_generator muster_reduce_scatter_halving_doubling_generator;
+extern const struct muster_generator muster_reduce_scatter_hierarchical_generator;
+extern const struct muster_generator muster_reduce_scatter_pat_generator;
+extern const struct muster_generator muster_reduce_scatter_ring_generator;
+extern const struct muster_generator muster_ring_chunked_generator;
+extern const struct muster_generator muster_ring_generator;
+extern const struct muster_generator muster_ring_two_phase_generator;
+extern const struct muster_generator muster_scatter_binomial_generator;
+extern const struct muster_generator muster_scatter_hierarchical_generator;
+extern const struct muster_generator muster_scatter_linear_generator;
+extern const struct muster_generator muster_swing_generator;
 
 /* For any group of ranks; for ranks on two hosts or more. */
 #define ANYWHERE(name) .fits = fits_always, .generator = &muster_##name##_generator

@@ -7,8 +7,8 @@
 
 /* The memory that all ranks of a topology share. */
 struct muster_memory_reach {
-    uint64_t slot_bytes; /* of each rank's slot, which all others can read */
-    bool buffers;        /* each rank can read the others' own buffers, too */
+    uint64_t staging_bytes; /* of each rank's staging area, which all others can read */
+    bool buffers;           /* each rank can read the others' own buffers, too */
 };
 
 struct muster_plan {

@@ -3,10 +3,9 @@
  * and the checks, made before anything is sent: ranges, sizes that overflow, missing buffers,
  * buffers that overlap other than in place. Pure.
  *
- *   request --key--> cached operation                    found: only the buffers are checked
+ *   request --key--> cached operation     found: only the buffers are checked
  *      |                    ^
- *      +-----check----------+                            not found: everything is, and the
- * operation is made
+ *      +-------check--------+             not found: everything is checked, the operation is made
  */
 #ifndef MUSTER_COLLECTIVES_CALL_REQUEST_H
 #define MUSTER_COLLECTIVES_CALL_REQUEST_H

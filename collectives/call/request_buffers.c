@@ -12,6 +12,7 @@ static bool scales(const struct muster_request *request)
     return request->type != MUSTER_BOOL && !logical;
 }
 
+/* 0 and 1 mean no scaling; other factors must be finite, and the operation must allow scaling. */
 static muster_status check_factor(const struct muster_request *request, bool reduces,
                                   const char *name, double factor)
 {
@@ -52,6 +53,7 @@ bool muster_buffers_overlap(const void *one, uint64_t one_bytes, const void *oth
     return a < b + other_bytes && b < a + one_bytes;
 }
 
+/* Checks `in` and `out`: not missing, and one in place of the other or disjoint. */
 static muster_status check_one(const struct muster_request *request,
                                const struct muster_buffer_sizes *sizes)
 {

@@ -250,6 +250,8 @@ struct muster_expected muster_shape_expected(const struct muster_shape *shapes, 
 
 /* Checks --------------------------------------------------------------------------------------- */
 
+/* Checks the bounds of one side's blocks: that the collective takes them, that they increase from
+ * 0, and that the total is not over the limit. */
 static muster_status check_bounds(const struct muster_shape *shape, const uint64_t *bounds,
                                   enum content content, const char *side)
 {

@@ -44,6 +44,7 @@ static bool in_buffer(const struct muster_schedule *schedule, unsigned buffer, u
     return buffer <= MUSTER_SCRATCH && offset <= all && count <= all - offset;
 }
 
+/* Checks one step by itself: its kind, its peer, and that its spans are within their buffers. */
 static muster_status check_step(const struct muster_schedule *schedule,
                                 const struct muster_step *step)
 {

@@ -92,7 +92,7 @@ static muster_status show_step(const struct state *state, const struct muster_wa
 {
     const struct muster_values_observer *observer = state->observer;
     return observer == NULL ? MUSTER_OK
-                            : observer->see_step(observer->user, where, ranges, &state->terms);
+                            : observer->on_step(observer->user, where, ranges, &state->terms);
 }
 
 static muster_status at_step(const struct state *state, muster_status status,
@@ -220,7 +220,7 @@ static muster_status check_result(const struct state *state, uint32_t rank,
         }
     }
     if (state->observer != NULL) {
-        return state->observer->see_output(state->observer->user, rank, ret_output, &state->terms);
+        return state->observer->on_output(state->observer->user, rank, ret_output, &state->terms);
     }
     return MUSTER_OK;
 }

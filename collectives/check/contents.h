@@ -1,21 +1,22 @@
-/* The part of the checker that follows what every element stands for. An observer may watch it. */
+/* The part of the checker that tracks which term every element stands for. */
 #ifndef MUSTER_COLLECTIVES_CHECK_CONTENTS_H
 #define MUSTER_COLLECTIVES_CHECK_CONTENTS_H
 
 #include "collectives/check/element_ranges.h"
 #include "collectives/check/walk.h"
 
-/* Called while values are checked. A status other than MUSTER_OK ends the check. */
+/* Functions that are called with the values while they are checked. A status other than MUSTER_OK
+ * ends the check. */
 struct muster_values_observer {
     void *user;
     /* The data that a send reads, or what another step's target holds after it. */
-    muster_status (*see_step)(void *user, const struct muster_walk_step *where,
-                              const struct muster_element_ranges *ranges,
-                              const struct muster_terms *terms);
+    muster_status (*on_step)(void *user, const struct muster_walk_step *where,
+                             const struct muster_element_ranges *ranges,
+                             const struct muster_terms *terms);
     /* The rank's OUTPUT at the end. */
-    muster_status (*see_output)(void *user, uint32_t rank,
-                                const struct muster_element_ranges *ranges,
-                                const struct muster_terms *terms);
+    muster_status (*on_output)(void *user, uint32_t rank,
+                               const struct muster_element_ranges *ranges,
+                               const struct muster_terms *terms);
 };
 
 /* Runs the walk with symbols in place of elements, and checks that at the end each result is what

@@ -66,7 +66,7 @@ static void collect_receives(const struct muster_walk *walk, struct ends *ends)
     }
 }
 
-static muster_status odd_send(uint32_t sender, const struct muster_step *step)
+static muster_status unmatched_send(uint32_t sender, const struct muster_step *step)
 {
     return muster_error_set(MUSTER_INVALID,
                             "rank %" PRIu32 " lane %u: sends to rank %" PRIu32
@@ -74,7 +74,7 @@ static muster_status odd_send(uint32_t sender, const struct muster_step *step)
                             sender, step->lane, step->peer);
 }
 
-static muster_status odd_receive(const struct end *end)
+static muster_status unmatched_receive(const struct end *end)
 {
     return muster_error_set(MUSTER_INVALID,
                             "rank %" PRIu32 " lane %u: receives from rank %" PRIu32
@@ -82,15 +82,17 @@ static muster_status odd_receive(const struct end *end)
                             end->receiver, end->step->lane, end->step->peer);
 }
 
+/* Matches a send with the sender's next receive at that peer. Both sides are in the order of lanes,
+ * so a different lane means that one of the two has no partner. */
 static muster_status match_send(uint32_t sender, const struct muster_step *step, size_t number,
                                 struct ends *ends, size_t *ret_matches)
 {
     if (ends->next[step->peer] == ends->behind[step->peer]) {
-        return odd_send(sender, step);
+        return unmatched_send(sender, step);
     }
     const struct end *end = &ends->receives[ends->next[step->peer]++];
     if (end->step->lane != step->lane) { /* one of the two has no partner in its lane */
-        return step->lane < end->step->lane ? odd_send(sender, step) : odd_receive(end);
+        return step->lane < end->step->lane ? unmatched_send(sender, step) : unmatched_receive(end);
     }
     if (end->step->span.count != step->span.count) {
         return muster_error_set(MUSTER_INVALID,
@@ -120,7 +122,7 @@ static muster_status clear_receives(uint32_t sender, struct ends *ends)
     for (size_t i = ends->first[sender]; i < ends->first[sender + 1]; i++) {
         uint32_t receiver = ends->receives[i].receiver;
         if (ends->next[receiver] < ends->behind[receiver]) {
-            return odd_receive(&ends->receives[ends->next[receiver]]);
+            return unmatched_receive(&ends->receives[ends->next[receiver]]);
         }
         ends->next[receiver] = ends->behind[receiver] = 0;
     }
@@ -141,6 +143,8 @@ static muster_status match_sends(const struct muster_walk *walk, uint32_t rank, 
     return clear_receives(rank, ends);
 }
 
+/* Fills walk->matches: for each message the number of the step at its other end. Lists all receives
+ * by sender and receiver, and takes them from the lists in the order of the sends. */
 static muster_status match(struct muster_walk *walk)
 {
     size_t steps = walk->first_step[walk->ranks];

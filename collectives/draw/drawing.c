@@ -66,9 +66,9 @@ static muster_status add_step_data(struct draft *draft, const struct muster_elem
     return MUSTER_OK;
 }
 
-static muster_status see_step(void *user, const struct muster_walk_step *where,
-                              const struct muster_element_ranges *ranges,
-                              const struct muster_terms *terms)
+static muster_status on_step(void *user, const struct muster_walk_step *where,
+                             const struct muster_element_ranges *ranges,
+                             const struct muster_terms *terms)
 {
     struct draft *draft = user;
     struct muster_drawing *drawing = draft->drawing;
@@ -77,9 +77,9 @@ static muster_status see_step(void *user, const struct muster_walk_step *where,
                          &drawing->steps[drawing->first_step[where->rank] + index].data);
 }
 
-static muster_status see_output(void *user, uint32_t rank,
-                                const struct muster_element_ranges *ranges,
-                                const struct muster_terms *terms)
+static muster_status on_output(void *user, uint32_t rank,
+                               const struct muster_element_ranges *ranges,
+                               const struct muster_terms *terms)
 {
     struct draft *draft = user;
     return add_step_data(draft, ranges, terms, &draft->drawing->end[rank]);
@@ -129,8 +129,8 @@ static size_t collect_cuts(struct muster_drawing *drawing)
     return used;
 }
 
-/* Between two cuts there is a chunk, or nothing, between the data of two ranks. Converts runs to
- * numbers of chunks. numbers[] is zeroed. */
+/* Numbers the chunks, and converts the runs to these numbers. The range between two adjacent cuts
+ * is a chunk, or is the unused range between the data of two ranks. numbers[] is zeroed. */
 static void number_chunks(struct muster_drawing *drawing, size_t cuts, int64_t *numbers)
 {
     for (size_t i = 0; i < drawing->run_count; i++) {
@@ -253,7 +253,7 @@ static muster_status make(struct draft *draft, bool in_place)
                                               .visit_message = visit_message,
                                               .visit_round_end = visit_round_end};
     const struct muster_values_observer observer = {
-        .user = draft, .see_step = see_step, .see_output = see_output};
+        .user = draft, .on_step = on_step, .on_output = on_output};
     TRY(allocate(draft));
     number_steps(draft);
     TRY(muster_walk_run(draft->walk, &clock));

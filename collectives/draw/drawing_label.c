@@ -152,7 +152,7 @@ static void label_pairs(const struct muster_drawing *drawing, const struct muste
             add_pair(&pairs, pair);
         }
     }
-    if (write_pairs(&pairs, label->text, label->size)) {
+    if (write_pairs(&pairs, label->text, label->size)) { /* replaces the list of all pairs */
         label->full = false;
     }
 }

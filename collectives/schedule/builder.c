@@ -154,34 +154,31 @@ void muster_builder_recv_reduce(struct muster_builder *builder, uint32_t peer,
                                       .at = at});
 }
 
-static void add_local(struct muster_builder *builder, struct muster_step step)
+/* Leaves out steps that do nothing. */
+static void add_local(struct muster_builder *builder, enum muster_step_kind kind,
+                      enum muster_buffer source, struct muster_span span, enum muster_buffer target,
+                      uint64_t at)
 {
-    bool nothing = step.span.count == 0;
-    bool same =
-        step.kind == MUSTER_STEP_COPY && step.source == step.target && step.span.offset == step.at;
-    if (!nothing && !same) {
-        add(builder, step);
+    bool same = kind == MUSTER_STEP_COPY && source == target && span.offset == at;
+    if (span.count > 0 && !same) {
+        add(builder, (struct muster_step){.kind = (uint8_t)kind,
+                                          .source = (uint8_t)source,
+                                          .target = (uint8_t)target,
+                                          .span = span,
+                                          .at = at});
     }
 }
 
 void muster_builder_copy(struct muster_builder *builder, enum muster_buffer source,
                          struct muster_span span, enum muster_buffer target, uint64_t at)
 {
-    add_local(builder, (struct muster_step){.kind = MUSTER_STEP_COPY,
-                                            .source = (uint8_t)source,
-                                            .target = (uint8_t)target,
-                                            .span = span,
-                                            .at = at});
+    add_local(builder, MUSTER_STEP_COPY, source, span, target, at);
 }
 
 void muster_builder_reduce(struct muster_builder *builder, enum muster_buffer source,
                            struct muster_span span, enum muster_buffer target, uint64_t at)
 {
-    add_local(builder, (struct muster_step){.kind = MUSTER_STEP_REDUCE,
-                                            .source = (uint8_t)source,
-                                            .target = (uint8_t)target,
-                                            .span = span,
-                                            .at = at});
+    add_local(builder, MUSTER_STEP_REDUCE, source, span, target, at);
 }
 
 /* The rounds of a lane increase as steps are added, so it is enough to put the lanes one after the

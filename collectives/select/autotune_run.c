@@ -201,7 +201,7 @@ static void sort(struct result *standings, uint32_t count)
 
 /* Sorts the candidates. A call takes as long as its slowest member. But where members come to calls
  * later than the calls take, the slowest members are those that waited for the last one. Then the
- * time of the last one to come says more, and that is the fastest member's. */
+ * time of the last member is the better measure, and that is the shortest time. */
 static void rank(const struct muster_autotune_run *run, const float *exchanged,
                  struct result *ret_standings)
 {

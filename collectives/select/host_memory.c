@@ -1,4 +1,4 @@
-/* By which method ranks that share memory carry a collective out, and how long that takes. */
+/* Selects the method by which ranks that share memory run a collective, and predicts its time. */
 #include "collectives/select/host_memory.h"
 
 /* Costs that do not depend on the size, of a current processor. Only their order of magnitude
@@ -59,8 +59,8 @@ static uint64_t read_elements(const struct muster_plan *plan)
 static uint64_t windows_of(const struct muster_plan *plan, size_t element_size_bytes)
 {
     uint64_t bytes = muster_memory_input_bytes(plan, element_size_bytes);
-    uint64_t slot_bytes = plan->memory->slot_bytes;
-    return bytes <= slot_bytes ? 1 : (bytes + slot_bytes - 1) / slot_bytes;
+    uint64_t staging_bytes = plan->memory->staging_bytes;
+    return bytes <= staging_bytes ? 1 : (bytes + staging_bytes - 1) / staging_bytes;
 }
 
 /* Signals are barriers of all ranks; calls are system calls. */
@@ -121,7 +121,7 @@ static bool is_possible(const struct muster_plan *plan, size_t element_size_byte
         return plan->collective == MUSTER_ALLREDUCE &&
                windows_of(plan, element_size_bytes) <= WINDOWS_MAX;
     }
-    return muster_memory_input_bytes(plan, element_size_bytes) <= plan->memory->slot_bytes;
+    return muster_memory_input_bytes(plan, element_size_bytes) <= plan->memory->staging_bytes;
 }
 
 bool muster_memory_choose(const struct muster_plan *plan, size_t element_size_bytes,
@@ -129,7 +129,7 @@ bool muster_memory_choose(const struct muster_plan *plan, size_t element_size_by
                           enum muster_memory_method *ret_method, double *ret_us)
 {
     bool found = false;
-    for (int i = MUSTER_MEMORY_SLOTS; plan->memory != NULL && i <= MUSTER_MEMORY_BUFFERS; i++) {
+    for (int i = MUSTER_MEMORY_STAGED; plan->memory != NULL && i <= MUSTER_MEMORY_BUFFERS; i++) {
         enum muster_memory_method method = (enum muster_memory_method)i;
         if (!is_possible(plan, element_size_bytes, method)) {
             continue;

@@ -13,16 +13,17 @@
 #include "collectives/select/cost.h"
 
 enum muster_memory_method {
-    MUSTER_MEMORY_SLOTS = 1,   /* each rank copies its input into its slot, and every rank reads
-                                  what it needs from the slots */
-    MUSTER_MEMORY_SHARES = 2,  /* allreduce: each rank copies its input into its slot, reduces one
-                                  share of all inputs, and puts the result into its slot for the
-                                  others; an input larger than a slot goes in windows of its size */
+    MUSTER_MEMORY_STAGED = 1, /* each rank copies its input into its staging area, and every rank
+                                 reads what it needs from the areas */
+    MUSTER_MEMORY_SHARES =
+        2, /* allreduce: each rank copies its input into its staging area, reduces
+              one share of all inputs, and puts the result into its area for the
+              others; an input larger than an area goes in windows of its size */
     MUSTER_MEMORY_BUFFERS = 3, /* each rank reads straight from the others' buffers; an allreduce
                                   in shares */
 };
 
-/* Bytes of INPUT, on the rank that has most, that a slot must hold. */
+/* Bytes of INPUT, on the rank that has most, that a staging area must hold. */
 uint64_t muster_memory_input_bytes(const struct muster_plan *plan, size_t element_size_bytes);
 
 /* The fastest method for the plan, which is of a host_memory algorithm, within plan->memory; and

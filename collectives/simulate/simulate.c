@@ -15,6 +15,7 @@
 
 /* Creating ------------------------------------------------------------------------------------ */
 
+/* Prepares ranks, links, cores and faults. On an error the caller frees what was prepared. */
 static muster_status init(struct muster_simulation *sim,
                           const struct muster_simulation_options *options)
 {
@@ -84,6 +85,7 @@ static bool is_message(uint8_t kind)
     return kind <= MUSTER_STEP_RECV_REDUCE;
 }
 
+/* The checks without which a schedule could not be stored: its rank, its lanes and its peers. */
 static muster_status check_schedule(const struct muster_simulation *sim,
                                     const struct muster_schedule *schedule)
 {
@@ -376,6 +378,7 @@ static muster_status schedule_beginnings(struct muster_simulation *sim)
     return sim->status;
 }
 
+/* Handles one event. Frees its node, or passes it to a function that frees it or uses it again. */
 static void handle(struct muster_simulation *sim, uint32_t node)
 {
     uint32_t rank = sim->nodes[node].rank;

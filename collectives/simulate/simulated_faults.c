@@ -85,6 +85,7 @@ static bool is_slow(const struct muster_fault *fault)
     return fault->kind == MUSTER_FAULT_SLOW_LINK || fault->kind == MUSTER_FAULT_SLOW_RANK;
 }
 
+/* A fault must be of a known kind, name ranks of the job, and have a valid factor or time. */
 static muster_status check_fault(const struct muster_fault *fault, uint32_t ranks)
 {
     if (fault->kind < MUSTER_FAULT_LATE_RANK || fault->kind > MUSTER_FAULT_DEAD_LINK) {

@@ -218,8 +218,8 @@ static struct muster_generation_record *last_generation(struct muster_membership
                : &m->generations[(m->generation_records - 1) % MUSTER_HISTORY_MAX];
 }
 
-/* A revocation may be known at first by its effect only: "rank 1 joined again" because it noticed,
- * before the service did, that rank 2 left. The departure of rank 2 then replaces that reason. */
+/* At first the reason of a revocation may be only an effect: "rank 1 joined again", because rank 1
+ * detected before the service that rank 2 had left. The departure of rank 2 then replaces it. */
 static void explain_revocation(struct muster_membership *m, const struct muster_member *member,
                                const char *why)
 {

@@ -14,9 +14,11 @@
  *
  *   phase of a job    what it means                        next phase, and what leads to it
  *   FORMING           no generation runs, members join     RUNNING a generation forms
- *                                                          ENDED   nobody is left, all is done, End
+ *                                                          ENDED   no member is left, all had
+ *                                                                  finished, or an End
  *   RUNNING           one generation runs                  FORMING it is revoked
- *                                                          ENDED   its last member finished, End
+ *                                                          ENDED   no member is left, all have
+ *                                                                  finished, or an End
  *   ENDED             all members are gone                 FORMING the Join of a new member
  *
  *   phase of a member what it means                        next phase, and what leads to it

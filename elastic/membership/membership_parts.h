@@ -32,7 +32,7 @@ struct muster_member {
     bool leave_asked;
     bool died;                       /* gone: it was declared dead */
     char why[MUSTER_WHY_SIZE];       /* gone: the reason */
-    struct muster_member *next_gone; /* gone: the next one that went */
+    struct muster_member *next_gone; /* gone: the next one in the list of gone members */
     UT_hash_handle hh;
 };
 
@@ -103,8 +103,7 @@ MUSTER_CHECKED muster_status muster_records_add(struct muster_membership *member
 void muster_records_set_phase(struct muster_membership *membership, struct muster_member *member,
                               enum muster_member_phase phase);
 
-/* Moves the member from the listed ones to those that are gone. why: the reason in later refusals.
- */
+/* Moves the member from the listed to the gone members. why: the reason in later refusals. */
 void muster_records_mark_gone(struct muster_membership *membership, struct muster_member *member,
                               const char *why);
 

@@ -53,7 +53,7 @@ MUSTER_CHECKED muster_status muster_membership_snapshot(
     muster_status (*write)(void *user, const struct muster_snapshot_record *record), void *user);
 
 /* Applied to a new membership, the records of a snapshot in their order make the same membership
- * again. The caller should apply a RESTART next. MUSTER_INVALID: no snapshot has this record here;
+ * again. The caller should apply a RESTART next. MUSTER_INVALID: the record is wrong at this place;
  * MUSTER_FATAL: no memory. After a failure the membership may only be destroyed. */
 MUSTER_CHECKED muster_status muster_membership_restore(struct muster_membership *membership,
                                                        const struct muster_snapshot_record *record);

@@ -148,7 +148,8 @@ void muster_connections_close(struct muster_connections *connections, uint32_t w
 
 /* The thread ---------------------------------------------------------------------------------- */
 
-/* The request whose connection has closed, once. False: it was answered in the meantime. */
+/* Takes the held request of this serial from its connection, so that its end is reported once.
+ * False: its response was ready first. */
 static bool take_held(struct muster_connections *connections, uint64_t serial,
                       struct muster_held_id *ret_held)
 {
@@ -179,7 +180,7 @@ static void shut_down_expired(struct muster_connections *connections)
     }
 }
 
-/* Reports closed connections as epoll sees them, and looks for expired ones every sweep_ms. */
+/* Reports closed connections at once, and shuts down expired ones every sweep_ms. */
 static void *run(void *user)
 {
     struct muster_connections *connections = user;

@@ -1,8 +1,8 @@
 /*
- * What libmicrohttpd does not do for its connections. It does not poll a suspended one, so the end
- * of its client would not be seen; and a client that sends or reads a byte now and then is never
- * too slow for it. A thread here polls suspended connections, and shuts down those that exceed
- * their time.
+ * What libmicrohttpd does not do for its connections. It does not poll a suspended connection, so
+ * it does not detect that the client has closed it. And its timeout starts again with every byte,
+ * so a client that sends or reads one byte now and then never exceeds it. A thread here polls
+ * suspended connections, and shuts down connections whose request or response takes too long.
  *
  * Locks: its own; none is held while `closed` is called.
  */
@@ -14,8 +14,8 @@
 struct muster_connections;
 struct muster_connection; /* one socket, from accept to close */
 
-/* The connection has closed over which this request came: it is held still, or was the last one
- * that was held over it. */
+/* Called when a connection has closed. id: the last held request that came over it; its response
+ * may have been sent already. */
 typedef void (*muster_connection_closed_function)(void *user, const struct muster_held_id *id);
 
 /* transfer_timeout_ms: for the head and the body of a request to arrive, and for its response to be
@@ -27,9 +27,9 @@ MUSTER_CHECKED muster_status muster_connections_create(uint32_t transfer_timeout
 /* Every connection has been removed. Accepts NULL. */
 void muster_connections_destroy(struct muster_connections *connections);
 
-/* Before a socket is accepted. False: it is to be refused. */
+/* Called before a socket is accepted. False: refuse it. */
 bool muster_connections_admit(struct muster_connections *connections);
-/* A socket that was admitted. NULL: memory is out; the socket then has no timeout. */
+/* Adds a socket that was admitted. NULL: no memory; the socket then has no timeout. */
 struct muster_connection *muster_connections_add(struct muster_connections *connections, int fd);
 void muster_connections_remove(struct muster_connections *connections,
                                struct muster_connection *connection);

@@ -59,8 +59,8 @@ static void fill_peers(const struct muster_job *job,
     }
 }
 
-/* The part that is the same for all members, built when the first of them asks; borrowed until the
- * next generation. NULL: memory is out. */
+/* The part that is the same for all members, built for the first of them; borrowed until the next
+ * generation. NULL: no memory. */
 static json_t *shared_response(struct muster_transaction *transaction)
 {
     struct muster_job *job = transaction->job;

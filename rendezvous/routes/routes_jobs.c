@@ -1,6 +1,7 @@
 /* Resize, EndJob, GetJob, ListJobs: the methods of people and launchers. */
 #include "rendezvous/routes/routes.h"
 #include "rendezvous/service/job_events.h"
+#include "worker/base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,7 +152,7 @@ bool muster_route_list_jobs(struct muster_rpc_call *call)
     };
     json_t *json = NULL;
     if (response.jobs != NULL) {
-        (void)muster_transaction_each(call->service, INT64_MAX, summarize, &response);
+        (void)muster_transaction_each(call->service, MUSTER_NEVER, summarize, &response);
         json = muster_jobs_response_encode(&response);
     }
     muster_jobs_response_finish(&response);

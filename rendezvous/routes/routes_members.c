@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* To a member that is not listed: failed_precondition if it must not come back, not_found if it may
- * join again as a new member. */
+/* The error for a member that is not listed: failed_precondition if it must not join again,
+ * not_found if it may join again as a new member. */
 static struct muster_rpc_response gone_response(const struct muster_job *job, const char *member)
 {
     muster_status status = muster_membership_check_member(job->membership, member);
@@ -18,7 +18,7 @@ static struct muster_rpc_response gone_response(const struct muster_job *job, co
                                      "job %s: %s", job->name, muster_last_error());
 }
 
-/* To a member whose event was refused with this status. */
+/* The error for a member whose event was refused with this status. */
 static struct muster_rpc_response refusal(const struct muster_job *job, const char *member,
                                           muster_status status)
 {

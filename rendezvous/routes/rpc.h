@@ -14,9 +14,9 @@
 bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_request *request,
                        struct muster_held_request *held, struct muster_rpc_response *ret_response);
 
-/* The connection has closed over which this request came, the last one that was held over it. If it
- * is still held, it ends and its member is suspected; if not, the member is suspected only if it
- * was so before. Any thread. */
+/* A connection has closed; `id` is the last held request that came over it. If the request is still
+ * held, it ends and its member is suspected. If not, a suspicion of the member stays, and none is
+ * added. Any thread. */
 void muster_rpc_disconnected(struct muster_service *service, const struct muster_held_id *id);
 
 /* False: no method has this name. */

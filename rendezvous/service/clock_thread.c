@@ -1,4 +1,4 @@
-/* The clock thread: sleeps on a condition until the earliest time that was asked for. */
+/* The clock thread: sleeps on a condition until the earliest requested time. */
 #include "rendezvous/service/clock_thread.h"
 
 #include "worker/base/clock.h"

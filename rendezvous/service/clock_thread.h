@@ -1,5 +1,5 @@
 /* A thread that sleeps until a given time, calls a function, and sleeps until the time that the
- * function returns. It knows nothing of jobs. */
+ * function returns. It is independent of jobs. */
 #ifndef MUSTER_RENDEZVOUS_SERVICE_CLOCK_THREAD_H
 #define MUSTER_RENDEZVOUS_SERVICE_CLOCK_THREAD_H
 

@@ -1,4 +1,4 @@
-/* Jobs: their life, their clock, and the table that finds them by name. */
+/* Jobs: creation, reference counts, their clock, and the table that finds them by name. */
 #include "rendezvous/service/jobs.h"
 
 #include "rendezvous/service/journal.h"

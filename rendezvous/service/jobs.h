@@ -1,5 +1,5 @@
-/* The jobs of a service, and the table that finds them by name. What is done to a job is done in a
- * transaction (transactions.h). */
+/* The jobs of a service, and the table that finds them by name. Every access to a job's state is in
+ * a transaction (transactions.h). */
 #ifndef MUSTER_RENDEZVOUS_SERVICE_JOBS_H
 #define MUSTER_RENDEZVOUS_SERVICE_JOBS_H
 

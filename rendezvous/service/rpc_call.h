@@ -1,5 +1,5 @@
-/* One call of a method: the request as it comes from HTTP, and the response that goes back. Knows
- * no sockets and no jobs. */
+/* One call of a method: the request from HTTP, and the response to it. Independent of sockets and
+ * of jobs. */
 #ifndef MUSTER_RENDEZVOUS_SERVICE_RPC_CALL_H
 #define MUSTER_RENDEZVOUS_SERVICE_RPC_CALL_H
 
@@ -32,7 +32,7 @@ struct muster_rpc_call {
     struct muster_rpc_response response;
 };
 
-/* Takes the object; NULL becomes a response that says that memory is out. */
+/* Takes the object; NULL becomes the error response "no memory". */
 struct muster_rpc_response muster_rpc_response_json(json_t *json);
 struct muster_rpc_response muster_rpc_response_error(enum muster_rpc_code code, const char *format,
                                                      ...) MUSTER_PRINTF(2, 3);

@@ -31,7 +31,7 @@ static struct muster_job *lock_job(struct muster_service *service, const char *n
     }
 }
 
-/* Compares in constant time, so that the time says nothing of where two tokens differ. */
+/* Compares in constant time, so that the time does not show where two tokens differ. */
 static bool token_matches(const struct muster_job *job, const char *token)
 {
     char sent[sizeof job->token] = "";

@@ -1,7 +1,7 @@
 /*
- * How fast the reduction kernels are: one line for each pair of type and operation, one column for
- * each instruction set that this processor has. Figures are bytes of the result a second, from
- * buffers that fit into the second-level cache; memcpy() of the same bytes stands above them.
+ * The speed of the reduction kernels: one line for each pair of type and operation, one column for
+ * each instruction set of this processor. Figures are bytes of the result a second, for buffers
+ * that fit into the second-level cache. The first line is memcpy() of the same bytes.
  *
  *     build/release/tests/kernels [TYPE]
  */
@@ -22,7 +22,7 @@ static void copy(void *target, const void *left, const void *right, size_t count
     memcpy(target, left, count);
 }
 
-/* The best of some rounds: others only make it slower. */
+/* The best of some rounds: other work on the machine only makes a round slower. */
 static double gigabytes_per_second(muster_reduce_function kernel, size_t count)
 {
     double best = 0;
@@ -40,7 +40,7 @@ static double gigabytes_per_second(muster_reduce_function kernel, size_t count)
     return best;
 }
 
-/* Numbers of every type: zeros, ones and small values, so that nothing is denormal. */
+/* Small whole numbers, which every type has, so that no result is denormal. */
 static void fill(muster_type type)
 {
     size_t count = BUFFER_BYTES / muster_type_size_bytes(type);

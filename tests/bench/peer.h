@@ -1,5 +1,5 @@
-/* What the programs that tests/bench/peers builds have in common: how long they may run, and the
- * line that they print. For C and C++. */
+/* What the programs that tests/bench/peers and verbs build have in common: how long they run, and
+ * the line that they print. For C and C++. */
 #ifndef MUSTER_TESTS_BENCH_PEER_H
 #define MUSTER_TESTS_BENCH_PEER_H
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* As in muster bench: one call that is checked there, and five more. */
+/* As in muster bench: one call (which is checked there), and five warm-up calls. */
 enum { PEER_WARM_UP = 6, PEER_ITERATIONS_MIN = 3 };
 
 static inline double peer_now_us(void)
@@ -17,7 +17,7 @@ static inline double peer_now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-/* Fewer than asked for if a call is so slow that it would take longer than the limit. */
+/* Fewer than `wanted` if the calls are so slow that they would take longer than the limit. */
 static inline int peer_iterations(int wanted, double warm_us, double limit_s)
 {
     double fitting = limit_s * 1e6 / (warm_us + 1);
@@ -25,7 +25,7 @@ static inline int peer_iterations(int wanted, double warm_us, double limit_s)
     return wanted < most ? wanted : most;
 }
 
-/* The most memory that this process ever had, beyond the buffers of its own; 0 if nobody knows. */
+/* The peak memory of this process without its buffers; 0: not known. */
 static inline double peer_memory_bytes(double buffers_bytes)
 {
     char line[256];
@@ -50,7 +50,7 @@ static inline int peer_compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Times are those of the slowest rank; the fields have the names that muster bench gives them. */
+/* The times are those of the slowest rank; the fields have the names of `muster bench --json`. */
 static inline void peer_print(double *slowest_us, int iterations, double memory_bytes)
 {
     qsort(slowest_us, (size_t)iterations, sizeof *slowest_us, peer_compare);

@@ -1,12 +1,13 @@
 /*
- * The same measurement as `muster bench allreduce --type float32 --op sum --transport tcp`, made by
- * Gloo (in place: it knows nothing else). Built by tests/bench/peers, not by CMake: Muster does not
- * need Gloo. One process a rank; they meet in a folder that all of them see.
+ * The measurement of `muster bench allreduce --type float32 --op sum --transport tcp`, with Gloo
+ * (in place, because it has no other way). Built by tests/bench/peers, not by CMake: Muster does
+ * not need Gloo. Each rank is a process; the ranks find each other through files in a shared
+ * folder.
  *
  *     peer_gloo ALGORITHM BYTES ITERATIONS LIMIT_S RANK RANKS ADDRESS FOLDER
  *
- * Rank 0 prints one line of JSON. ADDRESS is of TCP, or "verbs:DEVICE:GID" for an RDMA device and
- * the index of its address.
+ * Rank 0 prints one line of JSON. ADDRESS is an IP address, or "verbs:DEVICE:GID" for an RDMA
+ * device and the index of its address.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -49,41 +50,41 @@ static Context connect(int rank, int ranks, const char *address, const char *fol
     return context;
 }
 
-/* Over ibverbs a buffer must not go before its last send is known to be complete, which not every
- * algorithm waits for: they stay until the process ends, and it ends without destructors. */
-template <class Algorithm, class... Arguments> static Algorithm &keep(Arguments &&...arguments)
+/* Over ibverbs a buffer must not be freed before its last send is complete, and not every algorithm
+ * waits for that. So all algorithms stay until the process ends, without destructors. */
+template <class Algorithm, class... Arguments> static Algorithm &retain(Arguments &&...arguments)
 {
-    static std::vector<std::unique_ptr<Algorithm>> kept;
-    kept.push_back(std::make_unique<Algorithm>(std::forward<Arguments>(arguments)...));
-    return *kept.back();
+    static std::vector<std::unique_ptr<Algorithm>> algorithms;
+    algorithms.push_back(std::make_unique<Algorithm>(std::forward<Arguments>(arguments)...));
+    return *algorithms.back();
 }
 
 static gloo::Algorithm &choose(const char *name, const Context &context, float *data, int count)
 {
     const std::vector<float *> pointers = {data};
     if (std::strcmp(name, "ring_chunked") == 0) {
-        return keep<gloo::AllreduceRingChunked<float>>(context, pointers, count);
+        return retain<gloo::AllreduceRingChunked<float>>(context, pointers, count);
     }
     if (std::strcmp(name, "halving_doubling") == 0) {
-        return keep<gloo::AllreduceHalvingDoubling<float>>(context, pointers, count);
+        return retain<gloo::AllreduceHalvingDoubling<float>>(context, pointers, count);
     }
     throw std::invalid_argument(std::string("no algorithm ") + name);
 }
 
-/* The algorithms that ibverbs has, too, which lacks the buffers of the newer interface. */
+/* Uses the old interface, because the buffers of the new one do not work over ibverbs. */
 static void maximum(const Context &context, double *values, size_t count)
 {
     const std::vector<double *> pointers = {values};
-    keep<gloo::AllreduceRingChunked<double>>(context, pointers, static_cast<int>(count),
-                                             gloo::ReductionFunction<double>::max)
+    retain<gloo::AllreduceRingChunked<double>>(context, pointers, static_cast<int>(count),
+                                               gloo::ReductionFunction<double>::max)
         .run();
 }
 
-/* What rank 0 found to fit, on all ranks. */
+/* All ranks use the number of iterations that rank 0 has found to fit. */
 static int agree(const Context &context, int iterations)
 {
     const std::vector<int *> pointers = {&iterations};
-    keep<gloo::BroadcastOneToAll<int>>(context, pointers, 1).run();
+    retain<gloo::BroadcastOneToAll<int>>(context, pointers, 1).run();
     return iterations;
 }
 
@@ -100,7 +101,8 @@ static int warm_up(const Context &context, gloo::Algorithm &algorithm, int wante
     return agree(context, peer_iterations(wanted, warm_us, limit_s));
 }
 
-/* Whoever is still in a call of Gloo must not see a connection end: they say so in the folder. */
+/* A rank in a call of Gloo must not see a connection end: each rank writes into the folder that it
+ * is done, and ends when all have done so. */
 [[noreturn]] static void leave(int rank, int ranks, const char *folder)
 {
     gloo::rendezvous::FileStore store(folder);
@@ -122,7 +124,7 @@ static int warm_up(const Context &context, gloo::Algorithm &algorithm, int wante
         choose(argv[1], context, data.data(), static_cast<int>(data.size()));
     int iterations = warm_up(context, algorithm, std::stoi(argv[3]), std::stod(argv[4]));
     std::vector<double> times_us(static_cast<size_t>(iterations));
-    auto &barrier = keep<gloo::BarrierAllToAll>(context);
+    auto &barrier = retain<gloo::BarrierAllToAll>(context);
     barrier.run();
     for (double &time_us : times_us) {
         double start_us = peer_now_us();

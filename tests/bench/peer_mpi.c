@@ -1,5 +1,5 @@
 /*
- * The same measurement as `muster bench COLLECTIVE --type float32 --op sum`, made by MPI. Built by
+ * The measurement of `muster bench COLLECTIVE --type float32 --op sum`, with MPI. Built by
  * tests/bench/peers, not by CMake: Muster does not need MPI.
  *
  *     peer_mpi COLLECTIVE BYTES ITERATIONS LIMIT_S     prints one line of JSON
@@ -9,13 +9,13 @@
 
 #include "tests/bench/peer.h"
 
-/* Everything of one rank. */
+/* The state of one rank. */
 struct run {
     const char *name;
-    int has_root; /* some ranks could run ahead */
+    int has_root; /* then some ranks could run ahead */
     void (*call)(const struct run *run);
     int rank, ranks;
-    int count; /* of the largest buffer, or of one block of it */
+    int count; /* elements of the largest buffer, or of one of its blocks */
     size_t in_bytes, out_bytes;
     float *in, *out;
 };
@@ -62,7 +62,8 @@ static void die(const char *text)
     MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
-/* Which buffers there are, of `bytes` rounded up to whole elements of all ranks. */
+/* Finds the collective and the sizes of its buffers: `bytes`, rounded up to whole elements of all
+ * ranks, is the size of the largest one. */
 static void lay_out(struct run *run, double bytes)
 {
     static const struct {
@@ -91,11 +92,11 @@ static void lay_out(struct run *run, double bytes)
         run->has_root = rows[i].has_root;
         return;
     }
-    die("there is no such collective here");
+    die("this collective is not measured here");
 }
 
-/* Touched before anything is timed: a page that was only promised would be the same one everywhere.
- */
+/* Every page is written before anything is timed: pages that were never written are all mapped to
+ * one page of zeros. */
 static float *fill(size_t bytes)
 {
     float *memory = malloc(bytes + 1);

@@ -1,4 +1,4 @@
-"""What the commands of this folder that measure Muster beside others have in common: sizes, running programs."""
+"""What peers and verbs have in common: sizes, and running programs."""
 import argparse
 import json
 import os
@@ -37,7 +37,7 @@ def format_size(size):
 
 
 def end_group(process):
-    """Politely first: a launcher takes its ranks with it, which have groups of their own."""
+    """SIGTERM first: a launcher then ends its ranks, which are in other process groups."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             os.killpg(process.pid, number)
@@ -48,7 +48,7 @@ def end_group(process):
 
 
 def outputs_of(commands, environment=None):
-    """Runs commands at the same time; what each of them prints."""
+    """Runs commands at the same time. Returns what each of them prints."""
     environment = {**os.environ, **(environment or {})}
     started = [subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -68,7 +68,7 @@ def outputs_of(commands, environment=None):
 
 
 def run_together(commands, environment=None):
-    """Runs commands at the same time; the JSON object that one of them prints."""
+    """Runs commands at the same time. Returns the JSON object that one of them prints."""
     outs = outputs_of(commands, environment)
     lines = [line for out in outs for line in out.splitlines() if line.startswith("{")]
     if len(lines) != 1:

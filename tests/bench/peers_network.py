@@ -1,8 +1,8 @@
-"""Four hosts on one machine for tests/bench/peers: network namespaces, joined by a bridge, with the
-link of each shaped both ways, as `muster bench --shape` makes them for Muster.
+"""Four hosts on one machine for tests/bench/peers: network namespaces that are connected by a bridge,
+with each link shaped in both directions, as `muster bench --shape` makes them for Muster.
 
-The namespaces' names stand in a mount namespace of this command's own, so that the kernel removes
-names, links and bridge when it ends, however it ends.
+The names of the namespaces are in a mount namespace of this command's own, so that the kernel removes
+names, links and bridge when the command ends, however it ends.
 """
 import ctypes
 import json
@@ -21,12 +21,12 @@ MS_REC, MS_PRIVATE = 0x4000, 0x40000
 
 
 def address(host):
-    """198.18.0.0/15 is for benchmarks (RFC 2544)."""
+    """198.18.0.0/15 is reserved for benchmarks (RFC 2544)."""
     return f"198.18.1.{host + 1}"
 
 
 def inside(host, argv):
-    """The command, on that host; with a host name of its own, by which Open MPI tells hosts apart."""
+    """The command on that host, with a host name of its own, by which Open MPI distinguishes hosts."""
     script = f'hostname host{host}; exec "$@"'
     return ["ip", "netns", "exec", f"host{host}", "unshare", "--uts", "sh", "-c", script, "sh", *argv]
 
@@ -38,8 +38,8 @@ def do(*argv):
     return result.stdout
 
 
-def leave():
-    """Into a mount and a network namespace of our own."""
+def enter_namespaces():
+    """Moves this process into a mount and a network namespace of its own."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS | CLONE_NEWNET) != 0:
         raise OSError(f"no namespaces: {os.strerror(ctypes.get_errno())}: run it as root")
@@ -50,26 +50,26 @@ def leave():
 
 
 def choose_congestion_control(host):
-    """What muster bench --shape uses: cubic, and reno where a namespace may not have it."""
+    """As muster bench --shape: cubic, or reno if the namespace may not choose cubic."""
     setting = "/proc/sys/net/ipv4/tcp_congestion_control"
     do("ip", "netns", "exec", f"host{host}", "sh", "-c",
        f"echo cubic >{setting} || echo reno >{setting} || true")
 
 
 def steer_flows(*inside):
-    """Each flow keeps one core, as muster bench --shape has it, for devices that are made later."""
+    """Steers each flow to one core, as muster bench --shape does; for devices that are made later."""
     mask = f"{sum(1 << core for core in os.sched_getaffinity(0)):x}"
     groups = [mask[max(0, end - 8):end] for end in range(len(mask), 0, -8)]
     setting = "/proc/sys/net/core/rps_default_mask"
     try:
         do(*inside, "sh", "-c", f"echo {','.join(reversed(groups))} >{setting}")
     except OSError as error:
-        print(f"peers: packets of a connection may overtake each other: {error}", file=sys.stderr)
+        print(f"peers: packets of a connection may arrive out of order: {error}", file=sys.stderr)
 
 
 def make(rate):
-    """Makes the hosts. Raises OSError with what is missing."""
-    leave()
+    """Makes the hosts. Raises OSError, which says what is missing."""
+    enter_namespaces()
     steer_flows()
     do("ip", "link", "set", "lo", "up")
     do("ip", "link", "add", "bridge", "type", "bridge")
@@ -90,7 +90,7 @@ def make(rate):
 
 
 def iperf_bits():
-    """What one link carries, in bits a second, by the best of several runs of iperf3."""
+    """The rate of one link in bits a second: the best of several runs of iperf3."""
     return max(iperf_once() for _ in range(IPERF_RUNS))
 
 
@@ -105,7 +105,7 @@ def iperf_once():
             except (OSError, KeyError):
                 if attempt == 49:
                     raise
-                time.sleep(0.05)  # the server does not listen yet
+                time.sleep(0.05)  # the server is not listening yet
     finally:
         server.kill()
         server.wait()

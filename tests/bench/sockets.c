@@ -1,14 +1,14 @@
 /*
- * What the kernel's two ways of moving bytes cost, without Muster: epoll with send() and recv(),
- * and io_uring. Two processes and one loopback TCP connection, with the send buffer that Muster
- * gives it.
+ * The cost of the kernel's two ways of moving bytes, without Muster: epoll with send() and recv(),
+ * and io_uring. Two processes with one TCP connection over loopback, whose send buffer has the size
+ * that Muster sets.
  *
  *     cc -O2 -o /tmp/sockets tests/bench/sockets.c -luring && /tmp/sockets
  *
- * "exchange": both send 100 bytes (a frame of 4 bytes) and receive as many, as two ranks do in a
- * small allreduce. "stream": one sends 16 MiB, the other receives them in pieces of 128 KiB and
- * answers with a byte. Printed are medians; the ways take turns. "sleeps": waits in the kernel
- * until something is there; "looks": asks again and gives way in between.
+ * "exchange": both processes send 100 bytes (a frame with 4 bytes of data) and receive as many, as
+ * two ranks do in a small allreduce. "stream": one sends 16 MiB, the other receives them in pieces
+ * of 128 KiB and answers with a byte. The ways are measured in turns, and medians are printed.
+ * "sleeps": blocks in the kernel until there is an event; "polls": polls, and yields in between.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,24 +35,24 @@ enum {
     STREAMS = 20,
     ROUNDS = 3,
     SLOTS = 64,  /* buffers of a multishot recv */
-    GROUP = 1,   /* they have this name in the kernel */
-    RECEIVE = 1, /* user data of a recv's completions; those of a send have 0 */
+    GROUP = 1,   /* their name in the kernel */
+    RECEIVE = 1, /* user data of a recv's completions; that of a send is 0 */
 };
 
 struct end {
     int fd, epoll;
-    uint32_t events; /* that epoll tells of */
-    bool looks;
+    uint32_t events; /* that epoll reports */
+    bool polls;
     struct io_uring ring;
     struct io_uring_buf_ring *slots;
     unsigned char *slot_bytes;
-    size_t arrived; /* by the multishot recv, not counted yet */
+    size_t arrived; /* bytes of the multishot recv that are not consumed yet */
     bool armed;
 };
 
 struct way {
     const char *name;
-    bool looks, ring;
+    bool polls, ring;
     void (*send)(struct end *end, const void *data, size_t size);
     void (*receive)(struct end *end, void *data, size_t size);
 };
@@ -74,7 +74,7 @@ static void wait_for(struct end *end, uint32_t events)
         check(epoll_ctl(end->epoll, EPOLL_CTL_MOD, end->fd, &event) == 0, "epoll_ctl");
         end->events = events;
     }
-    while (epoll_wait(end->epoll, &event, 1, end->looks ? 0 : -1) == 0) {
+    while (epoll_wait(end->epoll, &event, 1, end->polls ? 0 : -1) == 0) {
         sched_yield();
     }
 }
@@ -92,10 +92,10 @@ static void plain_send(struct end *end, const void *data, size_t size)
     }
 }
 
-static void receive_pieces(struct end *end, void *data, size_t size, bool asks_first)
+static void receive_pieces(struct end *end, void *data, size_t size, bool waits_first)
 {
     for (size_t done = 0; done < size;) {
-        if (asks_first) {
+        if (waits_first) {
             wait_for(end, EPOLLIN);
         }
         size_t piece = size - done < PIECE_BYTES ? size - done : PIECE_BYTES;
@@ -121,17 +121,17 @@ static void direct_receive(struct end *end, void *data, size_t size)
 
 /* io_uring ------------------------------------------------------------------------------------- */
 
-/* Takes completions until there is one for which we wait. One system call submits, too. */
+/* Waits for a completion. The same system call submits requests. */
 static struct io_uring_cqe *next_completion(struct end *end)
 {
     struct io_uring_cqe *cqe = NULL;
-    if (!end->looks) {
+    if (!end->polls) {
         check(io_uring_submit_and_wait(&end->ring, 1) >= 0, "io_uring_enter");
     } else {
         (void)io_uring_submit_and_get_events(&end->ring);
     }
     while (io_uring_peek_cqe(&end->ring, &cqe) != 0) {
-        if (!end->looks) {
+        if (!end->polls) {
             check(io_uring_submit_and_wait(&end->ring, 1) >= 0, "io_uring_enter");
             continue;
         }
@@ -147,7 +147,7 @@ static void ring_send(struct end *end, const void *data, size_t size)
     struct io_uring_sqe *sqe = io_uring_get_sqe(&end->ring);
     io_uring_prep_send(sqe, end->fd, data, size, MSG_WAITALL);
     sqe->user_data = 0;
-    if (size <= SMALL_BYTES) { /* goes out with the next wait, in the same system call */
+    if (size <= SMALL_BYTES) { /* is sent with the next wait, in the same system call */
         sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
         return;
     }
@@ -174,15 +174,15 @@ static void ring_receive(struct end *end, void *data, size_t size)
     }
 }
 
-static void give_slot(struct end *end, unsigned short slot)
+static void release_slot(struct end *end, unsigned short slot)
 {
     io_uring_buf_ring_add(end->slots, end->slot_bytes + (size_t)slot * PIECE_BYTES, PIECE_BYTES,
                           slot, io_uring_buf_ring_mask(SLOTS), 0);
     io_uring_buf_ring_advance(end->slots, 1);
 }
 
-/* One request for all that will ever come, into buffers that the kernel chooses; Muster would have
- * to copy from them what it does not reduce. */
+/* One request receives everything that arrives, into buffers that the kernel chooses. Muster would
+ * have to copy out of them what it does not reduce. */
 static void multishot_receive(struct end *end, void *data, size_t size)
 {
     (void)data;
@@ -197,10 +197,11 @@ static void multishot_receive(struct end *end, void *data, size_t size)
         }
         struct io_uring_cqe *cqe = next_completion(end);
         if (cqe->user_data == RECEIVE) {
-            end->arrived += cqe->res > 0 ? (size_t)cqe->res : 0; /* not if all slots were full */
+            end->arrived +=
+                cqe->res > 0 ? (size_t)cqe->res : 0; /* an error if all slots were full */
             end->armed = (cqe->flags & IORING_CQE_F_MORE) != 0;
             if ((cqe->flags & IORING_CQE_F_BUFFER) != 0) {
-                give_slot(end, (unsigned short)(cqe->flags >> IORING_CQE_BUFFER_SHIFT));
+                release_slot(end, (unsigned short)(cqe->flags >> IORING_CQE_BUFFER_SHIFT));
             }
         }
         io_uring_cqe_seen(&end->ring, cqe);
@@ -210,12 +211,12 @@ static void multishot_receive(struct end *end, void *data, size_t size)
 
 static const struct way ways[] = {
     {"epoll, sleeps", false, false, plain_send, epoll_receive},
-    {"epoll, looks", true, false, plain_send, epoll_receive},
-    {"recv alone, looks", true, false, plain_send, direct_receive},
+    {"epoll, polls", true, false, plain_send, epoll_receive},
+    {"recv alone, polls", true, false, plain_send, direct_receive},
     {"io_uring, sleeps", false, true, ring_send, ring_receive},
-    {"io_uring, looks", true, true, ring_send, ring_receive},
+    {"io_uring, polls", true, true, ring_send, ring_receive},
     {"io_uring multishot, sleeps", false, true, ring_send, multishot_receive},
-    {"io_uring multishot, looks", true, true, ring_send, multishot_receive},
+    {"io_uring multishot, polls", true, true, ring_send, multishot_receive},
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
@@ -239,7 +240,7 @@ static void make_ring(struct end *end)
         .ring_addr = (uintptr_t)end->slots, .ring_entries = SLOTS, .bgid = GROUP};
     check(io_uring_register_buf_ring(&end->ring, &about, 0) == 0, "io_uring_register");
     for (unsigned short slot = 0; slot < SLOTS; slot++) {
-        give_slot(end, slot);
+        release_slot(end, slot);
     }
 }
 
@@ -249,7 +250,7 @@ static void prepare(struct end *end, const struct way *way)
     const int size = SEND_BUFFER_BYTES;
     (void)setsockopt(end->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     (void)setsockopt(end->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-    end->looks = way->looks;
+    end->polls = way->polls;
     if (way->ring) {
         make_ring(end);
         return;
@@ -282,7 +283,7 @@ static double median(double *values, int count)
     return values[count / 2];
 }
 
-/* One end's part. Medians of an exchange and of a stream. */
+/* Runs one end of the connection. Returns the medians of an exchange and of a stream. */
 static void run(int fd, const struct way *way, bool sends, double *ret_us)
 {
     static double times[EXCHANGES];

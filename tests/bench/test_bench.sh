@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# muster bench: what it prints, what it refuses, and that it leaves no process behind.
+# muster bench: its output, the options that it refuses, and that it leaves no process behind.
 set -eu
 muster=$MUSTER_BIN/muster
 folder=$(mktemp -d)
@@ -10,7 +10,7 @@ fail() {
     exit 1
 }
 
-# One object a size, exactly these fields.
+# One object for each size, with exactly these fields.
 number='[0-9.e+-]+'
 check_json() {
     local collective=$1 transport=$2 ranks=$3 hosts=$4 bytes=$5
@@ -34,7 +34,7 @@ for transport in inproc tcp; do
     check_json broadcast $transport 4 2 1024 --bytes 1K --type uint8
     check_json barrier $transport 3 1 0
 done
-# Every collective that has an algorithm, results checked.
+# Every collective that has an algorithm; bench checks the results.
 for collective in $("$muster" plan --list | cut -d' ' -f1 | sort -u); do
     for place in "" --in-place; do
         # shellcheck disable=SC2086
@@ -44,6 +44,9 @@ for collective in $("$muster" plan --list | cut -d' ' -f1 | sort -u); do
     done
 done
 check_json allreduce tcp 1 1 1024 --bytes 1K
+check_json allreduce shm 2 1 65536 --bytes 64K --alloc
+"$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --reproducible >"$folder/out"
+grep -q ', float32 sum, reproducible$' "$folder/out" || fail "reproducible: $(cat "$folder/out")"
 "$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --json --figures >"$folder/json"
 grep -qE '^\{"figures":\{"core":.*"host":\{"latency_us":' "$folder/json" || fail "figures: $(cat "$folder/json")"
 [ "$(wc -l <"$folder/json")" = 2 ] || fail "lines: $(cat "$folder/json")"
@@ -51,7 +54,7 @@ grep -qE '^\{"figures":\{"core":.*"host":\{"latency_us":' "$folder/json" || fail
 grep -qE '^host +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$folder/out" || fail "figures: $(cat "$folder/out")"
 check_json allreduce inproc 2 1 64 --bytes 64 --algorithm ring_two_phase
 
-# Ranges of sizes, and algorithms that take turns: one object for each size and algorithm.
+# Ranges of sizes, and several algorithms: one object for each size and algorithm.
 "$muster" bench allreduce -n 2 --hosts 2 --transport inproc --bytes 4..1K,4M..8M:2 --iterations 9 --json \
     --algorithm 'ring,chosen,hierarchical(local=ring,cross=ring)' --svg "$folder/svg" >"$folder/json"
 sizes=$(grep -oE '"bytes":[0-9]+' "$folder/json" | cut -d: -f2 | uniq | xargs)
@@ -61,10 +64,10 @@ sizes=$(grep -oE '"bytes":[0-9]+' "$folder/json" | cut -d: -f2 | uniq | xargs)
 [ "$(grep -c '"iterations":9,' "$folder/json")" = 21 ] || fail "iterations: $(cat "$folder/json")"
 [ "$(grep -o '<path class="line' "$folder/svg" | wc -l)" = 9 ] || fail "lines drawn: $(cat "$folder/svg")"
 ! command -v xmllint >/dev/null || xmllint --noout "$folder/svg" || fail "the picture is no XML"
-# What jobs come to.
+# The tuned and the chosen algorithm are marked.
 "$muster" bench allreduce -n 2 --transport inproc --bytes 4K --iterations 9 --algorithm tuned,chosen,ring >"$folder/out"
 [ "$(grep -cE ' (tuned|chosen)( +fastest)?$' "$folder/out")" = 2 ] || fail "tuned: $(cat "$folder/out")"
-# All that fit.
+# All algorithms that fit.
 "$muster" bench allgather -n 3 --transport inproc --bytes 1200 --iterations 2 --algorithm all >"$folder/out"
 [ "$(wc -l <"$folder/out")" -ge 5 ] || fail "all: $(cat "$folder/out")"
 [ "$(grep -c ' fastest$' "$folder/out")" = 1 ] || fail "fastest: $(cat "$folder/out")"
@@ -72,17 +75,17 @@ status=0
 "$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --svg "$folder/no/svg" \
     >"$folder/out" 2>"$folder/errors" || status=$?
 [ "$status $(wc -l <"$folder/errors")" = "1 1" ] || fail "--svg in no folder: $status, $(cat "$folder/errors")"
-[ ! -s "$folder/out" ] || fail "it measures what it cannot draw: $(cat "$folder/out")"
+[ ! -s "$folder/out" ] || fail "it measures although it cannot draw: $(cat "$folder/out")"
 
-# What does not fit into memory is said before it is tried (the limit is for when it is not).
+# Buffers that do not fit into memory are refused (ulimit ends the command if they are not).
 kib=$(sed -nE 's/^MemTotal: *([0-9]+) kB/\1/p' /proc/meminfo)
 status=0
 (ulimit -f 1000 && "$muster" bench allreduce -n 2 --alloc --bytes "${kib}K" >"$folder/out" 2>"$folder/errors") || status=$?
 [ "$status $(wc -l <"$folder/errors")" = "1 1" ] || fail "no memory: $status, $(cat "$folder/errors")"
-grep -qE 'the buffers of 2 ranks take [0-9.]+ GiB at least, and [0-9.]+ GiB of memory are available' "$folder/errors" ||
+grep -qE 'the buffers of 2 ranks need at least [0-9.]+ GiB, and [0-9.]+ GiB of memory are available' "$folder/errors" ||
     fail "no memory: $(cat "$folder/errors")"
 
-# Wrong options: status 2, and the word is named.
+# Wrong options: exit status 2, and the message names the word.
 refuse() {
     local word=$1 status=0
     shift
@@ -101,7 +104,7 @@ refuse "\"\"" allreduce -n 2 --bytes 4,
 refuse "\"12x\"" allreduce -n 2 --bytes 4..12x
 refuse "\"1K\"" allreduce -n 2 --bytes 1K..4
 refuse "\"1\"" allreduce -n 2 --bytes 4..1K:1
-refuse "64 sizes" allreduce -n 2 --bytes 1..64G:2,1..64G:2
+refuse "more than 64 sizes" allreduce -n 2 --bytes 1..64G:2,1..64G:2
 refuse "\"ring,\"" allreduce -n 2 --algorithm ring,
 refuse "\"rign\"" allreduce -n 2 --algorithm ring,rign
 refuse "--svg" barrier -n 2 --svg "$folder/svg"
@@ -110,6 +113,7 @@ refuse "\"1gb\"" allreduce -n 2 --hosts 2 --shape 1gb
 refuse "--hosts 2" allreduce -n 2 --shape 1gbit
 refuse "tcp" allreduce -n 2 --hosts 2 --shape 1gbit --transport inproc
 refuse "\"udp\"" allreduce -n 2 --transport udp
+refuse "\"0\"" allreduce -n 2 --connections 0
 refuse "\"float8\"" allreduce -n 2 --type float8
 refuse "\"xor\"" allreduce -n 2 --op xor
 refuse "float16 has no operation bitwise_xor" allreduce -n 2 --type float16 --op bitwise_xor
@@ -118,10 +122,10 @@ refuse "--devices" allreduce -n 2 --devices rxe0
 refuse "empty" allreduce -n 2 --transport verbs --devices rxe0,
 refuse "exclude" allreduce -n 2 --iterations 3 --seconds 3
 
-# A killed rank: one line, status 1, the others are gone too.
+# start_long_run OPTIONS...: three ranks that are measuring when it returns.
 start_long_run() {
     rm -f "$folder/run"
-    "$muster" bench allreduce -n 3 --transport tcp --bytes 64K --seconds 60 >"$folder/run" 2>"$folder/errors" &
+    "$muster" bench allreduce -n 3 --transport tcp --bytes 64K --seconds 60 "$@" >"$folder/run" 2>"$folder/errors" &
     parent=$!
     for _ in $(seq 500); do
         [ ! -s "$folder/run" ] || break
@@ -130,10 +134,26 @@ start_long_run() {
     children=$(pgrep -P $parent | xargs)
     [ "$(wc -w <<<"$children")" = 3 ] || fail "children: $children"
 }
-# A zombie that waits for whoever adopts orphans no longer runs.
+# False for a zombie, which waits for the process that adopts orphans.
 runs() {
     kill -0 "$1" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null
 }
+# The sockets of the first rank.
+sockets() {
+    find "/proc/${children%% *}/fd" -lname 'socket:*' | wc -l
+}
+# --connections: two more to each of the two peers.
+start_long_run
+before=$(sockets)
+kill $parent
+wait $parent 2>/dev/null || true
+start_long_run --connections 3
+after=$(sockets)
+[ $((after - before)) = 4 ] || fail "$before sockets, $after with --connections 3"
+kill $parent
+wait $parent 2>/dev/null || true
+
+# A killed rank: one line, status 1, the other ranks end too.
 start_long_run
 kill -9 "$(cut -d' ' -f2 <<<"$children")"
 status=0
@@ -142,11 +162,11 @@ wait $parent || status=$?
 [ "$(grep -vc '^muster: the ranks still ' "$folder/errors")" = 1 ] || fail "$(cat "$folder/errors")"
 grep -qE 'rank [0-2] was killed by signal 9' "$folder/errors" || fail "$(cat "$folder/errors")"
 for child in $children; do
-    ! runs "$child" || fail "rank $child is left"
+    ! runs "$child" || fail "rank $child is still running"
 done
 
-# A rank that does not come on, before there is anything to print: what is waited for is said.
-says_what_it_waits_for() {
+# A rank that is stopped before anything is printed: a line says what the ranks are doing.
+prints_what_ranks_do() {
     rm -f "$folder/run"
     "$muster" bench allreduce -n 2 --transport tcp --bytes 64M --iterations 1 >"$folder/run" 2>"$folder/errors" &
     parent=$!
@@ -162,12 +182,12 @@ says_what_it_waits_for() {
     done
     kill -CONT "$child"
     wait $parent || fail "$(cat "$folder/errors")"
-    grep -q '^muster: the ranks still ' "$folder/errors" # else it was stopped too late
+    grep -q '^muster: the ranks still ' "$folder/errors" # otherwise it was stopped too late
 }
 for _ in $(seq 20); do
-    ! says_what_it_waits_for || break
+    ! prints_what_ranks_do || break
 done
-grep -qE '^muster: the ranks still (start|fill their buffers.*)$' "$folder/errors" || fail "nothing said: $(cat "$folder/errors")"
+grep -qE '^muster: the ranks still (start|fill their buffers.*)$' "$folder/errors" || fail "no line says what the ranks do: $(cat "$folder/errors")"
 
 # A killed parent: no rank outlives it.
 start_long_run

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# muster bench --shape: links are as slow as they are made, and nothing of them is left behind.
+# muster bench --shape: links have the rate of the option, and nothing of them is left behind.
 set -eu
 muster=$MUSTER_BIN/muster
 folder=$(mktemp -d)
@@ -10,7 +10,7 @@ fail() {
     exit 1
 }
 
-# Whoever may not make them is told what would help, in one line.
+# Without root: one line that says what helps.
 nobody=()
 [ "$(id -u)" != 0 ] || nobody=(setpriv --reuid 65534 --clear-groups)
 if "${nobody[@]}" test -x "$muster"; then
@@ -41,7 +41,7 @@ PATH=$folder/empty "$muster" bench barrier -n 2 --hosts 2 --shape 1gbit 2>"$fold
 [ $status = 1 ] || fail "exit status $status without ip"
 grep -q 'iproute2' "$folder/errors" || fail "$(cat "$folder/errors")"
 
-# 8 MiB at 200 Mbit/s take 335 ms; what an idle link lets through at once is 128 KiB of it.
+# 8 MiB at 200 Mbit/s take 335 ms; an idle link sends 128 KiB of it without delay.
 "$muster" bench broadcast -n 3 --hosts 3 --shape 200mbit --bytes 8M --iterations 1 --json >"$folder/json"
 grep -q '"shape":"200mbit"' "$folder/json" || fail "$(cat "$folder/json")"
 us=$(sed -E 's/.*"min_us":([0-9]+).*/\1/' "$folder/json")
@@ -50,8 +50,8 @@ us=$(sed -E 's/.*"min_us":([0-9]+).*/\1/' "$folder/json")
 [ "$(wc -l <"$folder/json")" = 1 ] || fail "$(cat "$folder/json")"
 ! ip link show host0 >/dev/null 2>&1 || fail "a link was made here: $(ip link)"
 
-# Nothing is left when it is killed in the middle: the links go with the last process that is in
-# their namespaces.
+# Nothing is left when it is killed in the middle: the links end with the last process in their
+# namespaces.
 for signal in INT KILL; do
     rm -f "$folder/run"
     setsid env --default-signal=INT "$muster" bench allreduce -n 4 --hosts 2 --shape 1gbit --bytes 64K \
@@ -61,7 +61,7 @@ for signal in INT KILL; do
         ! grep -qs bytes "$folder/run" || break
         sleep 0.02
     done
-    grep -q bytes "$folder/run" || fail "it does not begin: $(cat "$folder/errors")"
+    grep -q bytes "$folder/run" || fail "it does not start: $(cat "$folder/errors")"
     kill -$signal "$parent"
     wait "$parent" 2>/dev/null || true
     for _ in $(seq 1500); do
@@ -70,4 +70,4 @@ for signal in INT KILL; do
     done
     ! pgrep -s "$parent" || fail "left behind after SIG$signal"
 done
-echo "shaped links are slow, and go"
+echo "shaped links have their rate, and are removed"

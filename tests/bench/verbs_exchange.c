@@ -1,8 +1,8 @@
 /*
- * What an exchange over RDMA takes without Muster: two processes with one queue pair each, where
- * both post a send and wait for the other's message, as two ranks do in a small allreduce. Nothing
- * else is done: data is inline, and who waits asks the completion queue without a pause. Built by
- * tests/bench/verbs, not by CMake.
+ * The time of an exchange over RDMA without Muster: two processes with one queue pair each both
+ * post a send and wait for the other's message, as two ranks do in a small allreduce. They do
+ * nothing else: data is inline, and a waiting process polls the completion queue without a pause.
+ * Built by tests/bench/verbs, not by CMake.
  *
  *     verbs_exchange DEVICE DEVICE BYTES ITERATIONS     prints one line of JSON
  */
@@ -20,21 +20,21 @@
 
 enum {
     PORT = 1,
-    BYTES_MOST = 512,    /* inline with Soft-RoCE */
-    SENDS_MOST = 16,     /* that are not completed yet */
-    RECEIVES = 4,        /* the other end is one message ahead at most */
-    WAIT_S = 5,          /* for anything that the other end does */
-    POLLS_A_LOOK = 1000, /* at the clock */
+    BYTES_MOST = 512,     /* of inline data with Soft-RoCE */
+    SENDS_MOST = 16,      /* that are not completed yet */
+    RECEIVES = 4,         /* the other end is at most one message ahead */
+    WAIT_S = 5,           /* limit for any step of the other end */
+    POLLS_A_CHECK = 1000, /* how often the queue is polled before the clock is read */
 };
 
-/* What the other end has to know. */
+/* What the other end needs to connect. */
 struct address {
     uint32_t pair;
     uint16_t lid; /* InfiniBand's; 0 with RoCE */
     union ibv_gid gid;
 };
 
-/* Everything of one process. */
+/* The state of one process. */
 struct end {
     const char *device;
     int other; /* a socket */
@@ -45,8 +45,8 @@ struct end {
     struct ibv_qp *pair;
     uint8_t gid_index;
     uint32_t bytes;
-    uint32_t on_way;  /* sends that are not completed */
-    uint32_t arrived; /* messages */
+    uint32_t in_flight; /* sends that are not completed */
+    uint32_t arrived;   /* messages */
     unsigned char slots[RECEIVES][BYTES_MOST];
 };
 
@@ -64,12 +64,13 @@ static void check(const struct end *end, int error, const char *what)
     }
 }
 
-/* Gives the other end `mine` and gets its. Ends meet at the same points of the program. */
-static void meet(const struct end *end, const void *mine, void *ret_its, size_t size)
+/* Exchanges data with the other end over the socket. Both ends do so at the same points of the
+ * program. */
+static void swap(const struct end *end, const void *mine, void *ret_its, size_t size)
 {
     if (send(end->other, mine, size, MSG_NOSIGNAL) != (ssize_t)size ||
         recv(end->other, ret_its, size, MSG_WAITALL) != (ssize_t)size) {
-        die(end->device, "meeting the other end", "it has gone, or took too long");
+        die(end->device, "waiting for the other end", "it has ended, or took too long");
     }
 }
 
@@ -86,12 +87,12 @@ static struct ibv_context *open_device(const char *name)
         ibv_free_device_list(devices);
     }
     if (context == NULL) {
-        die(name, "opening the device", "there is none of this name, or it may not be used");
+        die(name, "opening the device", "there is no device of this name, or it may not be used");
     }
     return context;
 }
 
-/* The first of RoCE v2 that is an IPv4 address; else the port's first. */
+/* The first entry of RoCE v2 with an IPv4 address; else the first one of the port. */
 static uint8_t choose_gid(const struct end *end, int table_size, union ibv_gid *ret_gid)
 {
     static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff}; /* ::ffff:0:0/96 */
@@ -173,8 +174,8 @@ static void get_ready_to_send(struct end *end)
           "getting ready to send");
 }
 
-/* Makes the queue pair and joins it to that of the other end. */
-static void join(struct end *end)
+/* Makes the queue pair and connects it to that of the other end. */
+static void connect_pair(struct end *end)
 {
     make_pair(end);
     struct ibv_port_attr port;
@@ -190,11 +191,11 @@ static void join(struct end *end)
     for (uint64_t slot = 0; slot < RECEIVES; slot++) {
         post_receive(end, slot);
     }
-    meet(end, &mine, &its, sizeof mine);
+    swap(end, &mine, &its, sizeof mine);
     get_ready_to_receive(end, &its);
     get_ready_to_send(end);
     bool ready = true;
-    meet(end, &ready, &ready, sizeof ready);
+    swap(end, &ready, &ready, sizeof ready);
 }
 
 static void post_message(struct end *end, uint32_t number)
@@ -208,38 +209,38 @@ static void post_message(struct end *end, uint32_t number)
                                   .imm_data = htonl(number)};
     struct ibv_send_wr *bad = NULL;
     check(end, ibv_post_send(end->pair, &request, &bad), "posting a message");
-    end->on_way++;
+    end->in_flight++;
 }
 
-static void take(struct end *end, const struct ibv_wc *completion)
+static void handle_completion(struct end *end, const struct ibv_wc *completion)
 {
     if (completion->status != IBV_WC_SUCCESS) {
         die(end->device, "the queue pair failed", ibv_wc_status_str(completion->status));
     }
     if (completion->opcode == IBV_WC_SEND) {
-        end->on_way--;
+        end->in_flight--;
         return;
     }
     if (completion->byte_len != end->bytes || ntohl(completion->imm_data) != end->arrived) {
-        die(end->device, "a message came", "it is not the one that was to come");
+        die(end->device, "a message has arrived", "it is not the expected one");
     }
     end->arrived++;
     post_receive(end, completion->wr_id);
 }
 
-/* Posts message `number` and waits for the other end's; the time of both. */
+/* Posts message `number` and waits for that of the other end. Returns the time of both. */
 static double exchange_us(struct end *end, uint32_t number)
 {
     double start_us = peer_now_us();
     post_message(end, number);
-    for (int polls = 1; end->arrived <= number || end->on_way == SENDS_MOST; polls++) {
+    for (int polls = 1; end->arrived <= number || end->in_flight == SENDS_MOST; polls++) {
         struct ibv_wc completion;
         int count = ibv_poll_cq(end->queue, 1, &completion);
         check(end, count < 0 ? EIO : 0, "the completion queue");
         if (count > 0) {
-            take(end, &completion);
-        } else if (polls % POLLS_A_LOOK == 0 && peer_now_us() - start_us > WAIT_S * 1e6) {
-            die(end->device, "waiting for the other end", "no message came in time");
+            handle_completion(end, &completion);
+        } else if (polls % POLLS_A_CHECK == 0 && peer_now_us() - start_us > WAIT_S * 1e6) {
+            die(end->device, "waiting for the other end", "no message has arrived in time");
         }
     }
     return peer_now_us() - start_us;
@@ -247,24 +248,24 @@ static double exchange_us(struct end *end, uint32_t number)
 
 static void run(struct end *end, double *times_us, int iterations)
 {
-    join(end);
+    connect_pair(end);
     for (int i = -PEER_WARM_UP; i < iterations; i++) {
         double us = exchange_us(end, (uint32_t)(i + PEER_WARM_UP));
         times_us[i < 0 ? 0 : i] = us;
     }
 }
 
-/* Both give their times; the slower one's count. */
+/* The time of an exchange is that of the slower end. */
 static void merge(const struct end *end, double *times_us, int iterations)
 {
     for (int i = 0; i < iterations; i++) {
         double its_us = 0;
-        meet(end, &times_us[i], &its_us, sizeof its_us);
+        swap(end, &times_us[i], &its_us, sizeof its_us);
         times_us[i] = its_us > times_us[i] ? its_us : times_us[i];
     }
 }
 
-/* Makes a second process; which of the two this is, 0 or 1, and its socket to the other. */
+/* Forks. Returns which of the two processes this is, 0 or 1, and its socket to the other one. */
 static int split(int *ret_other)
 {
     struct timeval limit = {.tv_sec = WAIT_S};
@@ -277,7 +278,7 @@ static int split(int *ret_other)
         die("two processes", "starting", strerror(errno));
     }
     int mine = child == 0;
-    (void)close(sockets[!mine]); /* so that it is seen when the other goes */
+    (void)close(sockets[!mine]); /* so that the end of the other process ends the socket */
     (void)setsockopt(sockets[mine], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     *ret_other = sockets[mine];
     return mine;

@@ -444,6 +444,20 @@ static void a_wait_ends_at_its_deadline(void **state)
     rig_finish(&rig);
 }
 
+/* A fabric accepts connections before its first generation, and may be waited on. */
+static void a_wait_before_the_first_generation_ends_at_its_deadline(void **state)
+{
+    (void)state;
+    const bool never = false;
+    struct rig rig;
+    rig_init(&rig, conformance_transport, 2);
+    rig_replace(&rig, 1);
+    assert_int_equal(
+        muster_fabric_wait(rig.fabrics[1], rig.generation, &never, muster_clock_after_ms(30)),
+        MUSTER_RETRY);
+    rig_finish(&rig);
+}
+
 enum { WAITERS = 4 };
 
 struct waiting {
@@ -509,6 +523,7 @@ const struct CMUnitTest conformance_ending[] = {
     cmocka_unit_test(a_send_can_be_withdrawn_half_way),
     cmocka_unit_test(withdrawing_what_is_done_changes_nothing),
     cmocka_unit_test(a_wait_ends_at_its_deadline),
+    cmocka_unit_test(a_wait_before_the_first_generation_ends_at_its_deadline),
     cmocka_unit_test(a_revocation_wakes_all_waiting_threads),
 };
 const size_t conformance_ending_count = sizeof conformance_ending / sizeof conformance_ending[0];

@@ -1,5 +1,4 @@
-/* Links of several TCP connections: everything that other links do, and connections that are cut.
- */
+/* Links of several TCP connections: the suite, and connections that are cut. */
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/saboteur.h"
 
@@ -12,7 +11,7 @@
 
 enum { CONNECTIONS = 4, TIMES = 4 };
 
-static void connections_that_are_cut_are_opened_again_and_nothing_is_lost(void **state)
+static void connections_that_are_cut_are_reopened_and_nothing_is_lost(void **state)
 {
     (void)state;
     const struct rig_transport transport = {
@@ -61,6 +60,46 @@ static void a_link_is_lost_with_its_last_connection(void **state)
     (void)pthread_barrier_destroy(&open);
 }
 
+/* Drives both ranks until each has opened at least so many further connections, and lost so many.
+ */
+static bool await_figures(const struct rig *rig, uint32_t opened, uint32_t lost)
+{
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    uint32_t reached = 0;
+    while (reached < rig->count && muster_clock_ns() < deadline_ns) {
+        reached = 0;
+        for (uint32_t rank = 0; rank < rig->count; rank++) {
+            rig_look((struct rig *)rig, rank, 1);
+            struct muster_fabric_figures figures = muster_fabric_figures(rig->fabrics[rank]);
+            reached += figures.connections_opened >= opened && figures.connections_lost == lost;
+        }
+    }
+    return reached == rig->count;
+}
+
+/* Whichever of its connections are missing when the generation begins. */
+static void a_link_that_has_lost_connections_outlives_a_generation(void **state)
+{
+    (void)state;
+    const struct rig_transport transport = {
+        .name = "tcp", .transports = "tcp", .options.tcp_connections = CONNECTIONS};
+    struct rig rig;
+    unsigned seed = (unsigned)muster_clock_ns();
+    print_message("seed %u\n", seed);
+    rig_init(&rig, &transport, 2);
+    uint32_t lost = 0;
+    for (uint32_t i = 0; i < TIMES; i++) {
+        rig_run(&rig, rig_exchange, NULL);
+        assert_true(await_figures(&rig, CONNECTIONS - 1 + lost, lost));
+        lost += saboteur_shut_down(CONNECTIONS - 1, &seed);
+        assert_true(await_figures(&rig, 0, lost));
+        rig_begin(&rig);
+    }
+    rig_run(&rig, rig_exchange, NULL);
+    assert_int_equal(muster_fabric_figures(rig.fabrics[0]).links_lost, 0);
+    rig_finish(&rig);
+}
+
 static void too_many_connections_are_refused(void **state)
 {
     (void)state;
@@ -78,8 +117,9 @@ int main(void)
     const struct rig_transport transport = {
         .name = "tcp, 3 connections", .transports = "tcp", .options.tcp_connections = 3};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(connections_that_are_cut_are_opened_again_and_nothing_is_lost),
+        cmocka_unit_test(connections_that_are_cut_are_reopened_and_nothing_is_lost),
         cmocka_unit_test(a_link_is_lost_with_its_last_connection),
+        cmocka_unit_test(a_link_that_has_lost_connections_outlives_a_generation),
         cmocka_unit_test(too_many_connections_are_refused),
     };
     int failed = muster_conformance_run(&transport);

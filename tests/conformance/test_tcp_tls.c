@@ -1,4 +1,4 @@
-/* TCP with TLS: everything that plain links do, with one connection and with several. */
+/* TCP with TLS: the suite, with one connection and with several. */
 #include "tests/conformance/conformance.h"
 #include "tests/support/certificates.h"
 

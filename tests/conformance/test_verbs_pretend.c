@@ -1,5 +1,5 @@
-/* Links over RDMA without a device: the suite, and paths that break while messages go both ways,
- * with acknowledgements that come late or never. */
+/* Links over RDMA with simulated devices: the suite, and paths that break under traffic in both
+ * directions, with acknowledgements that are late or missing. */
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/saboteur.h"
 #include "tests/support/verbs_pretend.h"
@@ -29,38 +29,37 @@ static const struct rig_transport two_devices = {
     .transports = "verbs",
     .options = {.verbs_device = "pretend0,pretend1", .verbs_connections = CONNECTIONS}};
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): others change it */
+/* NOLINTNEXTLINE(readability-non-const-parameter): other functions of this type change it */
 static uint32_t break_pairs(uint32_t count, unsigned *seed)
 {
     (void)seed;
     return verbs_pretend_break(count);
 }
 
-static void what_broken_queue_pairs_carried_goes_by_others(void **state)
+static void frames_of_broken_queue_pairs_are_sent_by_others(void **state)
 {
     (void)state;
     saboteur_run(&(struct saboteur_wish){
         .transport = &two_devices, .connections = CONNECTIONS, .times = TIMES, .cut = break_pairs});
-    assert_int_equal(verbs_pretend_offences(), 0);
+    assert_int_equal(verbs_pretend_violations(), 0);
 }
 
-static void what_paths_that_are_hung_up_carried_goes_by_others(void **state)
+static void frames_of_closed_paths_are_sent_by_others(void **state)
 {
     (void)state;
     saboteur_run(&(struct saboteur_wish){.transport = &two_devices,
                                          .connections = CONNECTIONS,
                                          .times = TIMES,
                                          .cut = saboteur_shut_down});
-    assert_int_equal(verbs_pretend_offences(), 0);
+    assert_int_equal(verbs_pretend_violations(), 0);
 }
 
-/* Withdrawing ------------------------------------------------------------------------------------
- */
+/* Withdrawing ---------------------------------------------------------------------------------- */
 
 static pthread_barrier_t both;
 static uint32_t broken; /* of paths */
 
-/* Each path that was lost is there again, at both ends. */
+/* Whether each lost path is open again, at both ends. */
 static bool all_are_open(const struct rig *rig)
 {
     for (uint32_t i = 0; i < 2; i++) {
@@ -80,8 +79,8 @@ static void *map_large(void)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* What is sent is withdrawn somewhere in its middle, while a path breaks, and its memory is gone at
- * once; a message beside it arrives. */
+/* Rank 1 withdraws a message in its middle, while a path breaks, and unmaps its memory at once;
+ * another message arrives. */
 static char *withdraw_in_the_middle(struct rig *rig, uint32_t rank, void *user)
 {
     unsigned *seed = user;
@@ -121,7 +120,7 @@ static char *withdraw_in_the_middle(struct rig *rig, uint32_t rank, void *user)
     return NULL;
 }
 
-static void what_is_withdrawn_is_read_no_more_and_the_rest_goes_on(void **state)
+static void withdrawn_memory_is_not_read_and_other_messages_arrive(void **state)
 {
     (void)state;
     struct rig rig;
@@ -134,11 +133,10 @@ static void what_is_withdrawn_is_read_no_more_and_the_rest_goes_on(void **state)
     assert_int_equal(muster_fabric_figures(rig.fabrics[0]).links_lost, 0);
     rig_finish(&rig);
     (void)pthread_barrier_destroy(&both);
-    assert_int_equal(verbs_pretend_offences(), 0);
+    assert_int_equal(verbs_pretend_violations(), 0);
 }
 
-/* The end ----------------------------------------------------------------------------------------
- */
+/* The end -------------------------------------------------------------------------------------- */
 
 static char *lose_all(struct rig *rig, uint32_t rank, void *user)
 {
@@ -163,7 +161,7 @@ static char *lose_all(struct rig *rig, uint32_t rank, void *user)
     return words ? NULL : rig_complaint("%s", never.reason);
 }
 
-static void a_link_is_lost_with_its_last_path_in_the_words_of_the_device(void **state)
+static void a_link_is_lost_with_its_last_path_and_the_devices_reason(void **state)
 {
     (void)state;
     struct rig rig;
@@ -174,8 +172,7 @@ static void a_link_is_lost_with_its_last_path_in_the_words_of_the_device(void **
     rig_finish(&rig);
 }
 
-/* What is asked for ------------------------------------------------------------------------------
- */
+/* What is asked for ---------------------------------------------------------------------------- */
 
 static void refuse(const char *device, uint32_t connections, const char *words)
 {
@@ -188,7 +185,7 @@ static void refuse(const char *device, uint32_t connections, const char *words)
     assert_non_null(strstr(muster_last_error(), words));
 }
 
-static void more_paths_than_there_can_be_and_devices_without_a_name_are_refused(void **state)
+static void too_many_paths_and_unnamed_devices_are_refused(void **state)
 {
     (void)state;
     refuse("pretend0", MUSTER_VERBS_CONNECTIONS_MAX + 1,
@@ -198,7 +195,7 @@ static void more_paths_than_there_can_be_and_devices_without_a_name_are_refused(
     refuse("pretend0,pretend9", 0, "there is no pretend9");
 }
 
-static void of_several_devices_those_that_are_good_do_where_none_need_be(void **state)
+static void unless_rdma_is_required_the_usable_devices_suffice(void **state)
 {
     (void)state;
     static const char *const devices[] = {"pretend0,pretend9", "pretend9,pretend1"};
@@ -218,12 +215,12 @@ int main(void)
     const struct rig_transport suite = {
         .name = "verbs, pretended", .transports = "verbs", .options.verbs_connections = 3};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_broken_queue_pairs_carried_goes_by_others),
-        cmocka_unit_test(what_paths_that_are_hung_up_carried_goes_by_others),
-        cmocka_unit_test(what_is_withdrawn_is_read_no_more_and_the_rest_goes_on),
-        cmocka_unit_test(a_link_is_lost_with_its_last_path_in_the_words_of_the_device),
-        cmocka_unit_test(more_paths_than_there_can_be_and_devices_without_a_name_are_refused),
-        cmocka_unit_test(of_several_devices_those_that_are_good_do_where_none_need_be),
+        cmocka_unit_test(frames_of_broken_queue_pairs_are_sent_by_others),
+        cmocka_unit_test(frames_of_closed_paths_are_sent_by_others),
+        cmocka_unit_test(withdrawn_memory_is_not_read_and_other_messages_arrive),
+        cmocka_unit_test(a_link_is_lost_with_its_last_path_and_the_devices_reason),
+        cmocka_unit_test(too_many_paths_and_unnamed_devices_are_refused),
+        cmocka_unit_test(unless_rdma_is_required_the_usable_devices_suffice),
     };
     const char *given = getenv("MUSTER_SEED");
     unsigned seed =

@@ -1,15 +1,15 @@
 /*
- * A worker whose arithmetic shows every mistake: in each step all members reduce integers that name
- * them, and each checks that the result holds every member of its generation once and nothing
- * else. The state counts steps and mixes all results into a digest, so that a step that is lost,
- * done twice, or done with a wrong member shows at the end.
+ * A worker whose arithmetic detects every mistake. In each step all members reduce integers that
+ * identify them, and each member checks that the result counts every member of its generation once
+ * and nothing else. The state counts steps and mixes all results into a digest, so a step that is
+ * lost, done twice, or done with a wrong member shows at the end.
  *
- * usage: contributions STOP-FILE   runs until the file is there; then prints one line and ends with
- * 0, or 3 when it was asked to leave. Any wrong sum ends it with 1 at once. With
- * CONTRIBUTIONS_SPARE=BYTES in the environment its state has one more region, of up to 64 bytes.
+ * usage: contributions STOP-FILE   runs until the file exists; then prints one line and exits with
+ * 0, or with 3 when it was asked to leave. A wrong sum makes it exit with 1 at once. With
+ * CONTRIBUTIONS_SPARE=BYTES in the environment it registers one more buffer, of up to 64 bytes.
  *
- * Lines on stdout: "first generation=G size=S at_ns=T" after the first good step of a generation;
- * "step N" every 50 steps; "done steps=N digest=D" or "left steps=N digest=D" at the end.
+ * Lines on stdout: "first generation=G size=S at_ns=T" after the first step of a generation; "step
+ * N" every 50 steps; "done steps=N digest=D" or "left steps=N digest=D" at the end.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -22,13 +22,13 @@
 #include "worker/muster.h"
 
 enum {
-    SLOTS = 64,      /* members that the vector has room for */
-    STOP = SLOTS,    /* element: how many members have seen the stop file */
+    SLOTS = 64,      /* the most members */
+    STOP = SLOTS,    /* element: the number of members that have seen the stop file */
     SUM = SLOTS + 1, /* element: sum of the members' numbers for this step */
     ELEMENTS = SLOTS + 2,
-    COMMIT_STEPS = 3, /* between commits, so that a death has something to undo */
+    COMMIT_STEPS = 3, /* between commits, so that a death undoes some steps */
     PRINT_STEPS = 50,
-    PACE_NS = 1000000, /* leaves the machine to others; nothing depends on it */
+    PACE_NS = 1000000, /* leaves time for other processes; nothing depends on it */
 };
 
 /* What the job must not lose. */
@@ -76,7 +76,7 @@ static muster_status sum_of_scope(muster_session *session, muster_scope scope, i
     return status;
 }
 
-/* Who is in this generation. */
+/* Exchanges the ids of the members of this generation. */
 static muster_status learn_members(muster_session *session, struct worker *worker)
 {
     memset(worker->ids, 0, sizeof worker->ids);
@@ -148,7 +148,7 @@ static muster_status step_once(muster_session *session, struct worker *worker, b
     return MUSTER_OK;
 }
 
-static void tell(muster_session *session, const struct worker *worker, bool first)
+static void report(muster_session *session, const struct worker *worker, bool first)
 {
     if (first) {
         printf("first generation=%" PRIu64 " size=%u at_ns=%" PRId64 "\n",
@@ -171,7 +171,7 @@ static muster_status work(muster_session *session, void *user)
         if (status != MUSTER_OK) {
             break;
         }
-        tell(session, worker, first);
+        report(session, worker, first);
         if (stop || worker->progress.step % COMMIT_STEPS == 0) {
             status = muster_commit(session);
         }

@@ -1,11 +1,11 @@
 /*
- * A worker for the tests of `muster run`: steps with the others until a file is there.
+ * A worker for the tests of `muster run`: does steps with the others until a file exists.
  *
- * usage: run_steps STOP-FILE [ORDER STATUS]   The worker whose MUSTER_ORDER is ORDER ends with
- * STATUS after a good end.
+ * usage: run_steps STOP-FILE [ORDER STATUS]   After a good end the worker whose MUSTER_ORDER is
+ * ORDER exits with STATUS.
  *
- * Lines on stdout: "order=O pid=P"; "step generation=G size=S" after a generation's first good
- * step.
+ * Lines on stdout: "order=O pid=P"; "step generation=G size=S" after the first step of a
+ * generation.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* Workers come, are asked to leave, die and freeze as a seed has it, often before the last change
+/* Workers start, are asked to leave, die and freeze in a random order, often before the last change
  * is over. Afterwards all that are left agree, to the bit, and every step was exact. The seed is
- * printed; MUSTER_SEED repeats it (as far as a race of processes can be repeated). */
+ * printed; MUSTER_SEED repeats it, as far as a race of processes can be repeated. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static struct test_service service;
 static struct test_workers workers;
 static enum fate fates[WORKERS_MAX];
 static bool frozen[WORKERS_MAX], was_frozen[WORKERS_MAX];
-static unsigned short dice[3];
+static unsigned short random_state[3];
 
 static int begin(void **state)
 {
@@ -34,27 +34,23 @@ static int begin(void **state)
     const char *given = getenv("MUSTER_SEED");
     unsigned long seed = given != NULL ? strtoul(given, NULL, 10) : muster_random_below(UINT32_MAX);
     print_message("MUSTER_SEED=%lu\n", seed);
-    dice[0] = (unsigned short)seed;
-    dice[1] = (unsigned short)(seed >> 16);
-    dice[2] = 1;
-    if (!test_service_start(&service, short_lease)) {
-        return -1;
-    }
-    test_workers_init(&workers, &service, "chaos", "contributions");
+    random_state[0] = (unsigned short)seed;
+    random_state[1] = (unsigned short)(seed >> 16);
+    random_state[2] = 1;
+    bool serves = test_workers_set_up(&workers, &service, short_lease, "chaos", "contributions");
     workers.min_size = LEAST;
-    return 0;
+    return serves ? 0 : -1;
 }
 
 static int end(void **state)
 {
     (void)state;
-    test_workers_end(&workers);
-    return test_service_stop(&service) == 0 ? 0 : -1;
+    return test_workers_tear_down(&workers);
 }
 
 static uint32_t below(uint32_t bound)
 {
-    return (uint32_t)((unsigned long)nrand48(dice) % bound);
+    return (uint32_t)((unsigned long)nrand48(random_state) % bound);
 }
 
 static uint32_t living(void)
@@ -91,12 +87,9 @@ static void wake_all(void)
     }
 }
 
-static void let_it_work(void)
+static void await_progress(void)
 {
-    char line[128];
-    uint32_t index = pick_living();
-    unsigned seen = test_workers_lines(&workers, index, "step ");
-    assert_true(test_workers_line(&workers, index, "step ", seen, WAIT_MS, line, sizeof line));
+    assert_true(test_workers_progress(&workers, pick_living(), 1, WAIT_MS));
 }
 
 static void one_event(void)
@@ -122,7 +115,7 @@ static void one_event(void)
     }
 }
 
-static void wait_for_first_words(void)
+static void await_first_steps(void)
 {
     char line[128];
     for (uint32_t i = 0; i < workers.count; i++) {
@@ -143,10 +136,10 @@ static void check_ends(void)
             continue;
         }
         if (fates[i] == LEAVES && (status == 3 || status == -SIGTERM)) {
-            continue; /* the latter if it had not even opened its session */
+            continue; /* SIGTERM killed it if it had not opened its session yet */
         }
         if (was_frozen[i] && status == 3) {
-            continue; /* it came back when the work was done */
+            continue; /* it continued after the work was done */
         }
         assert_int_equal(status, 0);
         assert_true(test_workers_line(&workers, i, "done ", 0, WAIT_MS, line, sizeof line));
@@ -166,15 +159,15 @@ static void whatever_happens_the_survivors_agree(void **state)
     }
     for (int i = 0; i < EVENTS; i++) {
         if (below(3) > 0) {
-            wait_for_first_words();
-            let_it_work();
+            await_first_steps();
+            await_progress();
         }
         one_event();
     }
     wake_all();
-    wait_for_first_words();
+    await_first_steps();
     assert_true(test_workers_wait_size(&workers, living(), 0, WAIT_MS) > 0);
-    let_it_work();
+    await_progress();
     test_workers_finish(&workers);
     check_ends();
 }

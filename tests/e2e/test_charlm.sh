@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# charlm, end to end: any number of workers reaches the same loss; workers come, die and leave in the
-# middle, and those who finish hold the same weights.
+# charlm, end to end: any number of workers reaches the same loss; workers come, die and leave during the
+# training, and those that finish have the same weights.
 set -eu
 muster=$MUSTER_BIN/muster
 charlm=$MUSTER_BIN/charlm
@@ -29,24 +29,24 @@ fail() {
 awk 'NR % 40 == 0' $words >"$scratch/words"
 small=(--data "$scratch/words" --hidden 32 --layers 1 --embed 8 --context 6)
 
-# One worker and four, which 130 samples do not divide among evenly.
+# One worker and four; 130 samples do not divide evenly among four.
 for size in 1 4; do
     timeout 60 "$muster" run -n $size --no-prefix -- "$charlm" "${small[@]}" --steps 200 --batch 130 \
         --learning-rate 0.01 >"$scratch/same$size.log" 2>&1 || fail "$size workers: exit status $?"
     grep -q "the same on every worker ($size)" "$scratch/same$size.log" || fail "no digest of $size workers"
-    [ "$(grep -c '^invented: ' "$scratch/same$size.log")" = 1 ] || fail "not rank 0 alone of $size speaks"
+    [ "$(grep -c '^invented: ' "$scratch/same$size.log")" = 1 ] || fail "other ranks than 0 of $size print"
 done
 loss() { sed -n 's/^held-out loss \([0-9.]*\) .*/\1/p' "$scratch/$1.log"; }
 echo "held-out loss: $(loss same1) by 1 worker, $(loss same4) by 4"
 awk -v a="$(loss same1)" -v b="$(loss same4)" \
     'BEGIN {exit !(a > 1 && a < 3 && b > 0.99 * a && b < 1.01 * a)}' || fail "the losses differ by more than 1%"
 
-# Grow, kill, leave. The pace keeps the training going until all that has happened.
+# Grow, kill, leave. The pace makes the training last until all of that has happened.
 log=$scratch/elastic.log
 "$muster" run -n 3 --min 1 --max 5 --no-prefix --job charlm --token-file "$scratch/token" -- \
     "$charlm" "${small[@]}" --steps 500 --batch 60 --pace-ms 10 --commit-every 5 --report-every 5 >"$log" 2>&1 &
 launcher=$!
-# Waits until the rank that speaks has reported from a job of so many.
+# Waits until the last report is from a job of this size.
 await_size() {
     for _ in $(seq 1200); do
         ! tail -n 1 "$log" | grep -q "  size $1  " || return 0
@@ -68,5 +68,5 @@ await_size 3
 wait $launcher || fail "exit status $?"
 launcher=
 grep -q 'the same on every worker (3)' "$log" || fail "no digest of the 3 workers that finish"
-[ "$(grep -c '^invented: ' "$log")" = 1 ] || fail "not rank 0 alone speaks at the end"
+[ "$(grep -c '^invented: ' "$log")" = 1 ] || fail "other ranks than 0 print at the end"
 grep -E '^going on from|^held-out|^digest' "$log"

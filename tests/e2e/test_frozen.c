@@ -1,4 +1,5 @@
-/* A worker that is stopped (SIGSTOP) and woken again, and a service that dies under the job. */
+/* A worker that is stopped (SIGSTOP) and continued, and a service that dies or stops during a job.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +8,6 @@
 #include <cmocka.h>
 
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/support/workers.h"
@@ -22,20 +22,16 @@ static const char *const short_lease[] = {"--lease-ms=1500", "--hold-ms=300", "-
 static int begin(void **state)
 {
     (void)state;
-    if (!test_service_start(&service, short_lease)) {
-        return -1;
-    }
-    test_workers_init(&workers, &service, "frozen", "contributions");
+    bool serves = test_workers_set_up(&workers, &service, short_lease, "frozen", "contributions");
     workers.min_size = 2;
     workers.target_size = 4;
-    return 0;
+    return serves ? 0 : -1;
 }
 
 static int end(void **state)
 {
     (void)state;
-    test_workers_end(&workers);
-    return test_service_stop(&service) == 0 ? 0 : -1;
+    return test_workers_tear_down(&workers);
 }
 
 static uint64_t start_four(void)
@@ -48,114 +44,108 @@ static uint64_t start_four(void)
     return generation;
 }
 
-static void let_it_work(uint32_t index)
+static void await_progress(uint32_t index)
 {
-    char line[128];
-    unsigned seen = test_workers_lines(&workers, index, "step ");
-    assert_true(test_workers_line(&workers, index, "step ", seen + 1, WAIT_MS, line, sizeof line));
+    assert_true(test_workers_progress(&workers, index, 2, WAIT_MS));
 }
 
-/* Ends the job; all that are still there must have the same last words. */
+/* Ends the job; these workers must end alike. */
 static void finish(const uint32_t *indices, size_t count)
 {
-    char expected[128] = "";
     test_workers_finish(&workers);
-    for (size_t i = 0; i < count; i++) {
-        char line[128] = "";
-        assert_int_equal(test_workers_wait(&workers, indices[i], WAIT_MS), 0);
-        assert_true(
-            test_workers_line(&workers, indices[i], "done ", 0, WAIT_MS, line, sizeof line));
-        if (i == 0) {
-            memcpy(expected, line, sizeof expected);
-        }
-        assert_string_equal(line, expected);
-    }
+    assert_true(test_workers_agree(&workers, indices, count, WAIT_MS));
 }
 
-static void a_frozen_worker_is_left_behind_and_comes_back_as_a_newcomer(void **state)
+/* The service has all members in this generation: nobody had to join again. */
+static void expect_same_generation(uint64_t generation)
 {
-    (void)state;
-    static const uint32_t all[] = {0, 1, 2, 3};
-    uint64_t generation = start_four();
-    let_it_work(0);
-    test_workers_signal(&workers, 2, SIGSTOP);
-    generation = test_workers_wait_size(&workers, 3, generation, WAIT_MS);
-    assert_true(generation > 0);
-    let_it_work(0);
-    test_workers_signal(&workers, 2, SIGCONT);
-    assert_true(test_workers_wait_size(&workers, 4, generation, WAIT_MS) > 0);
-    let_it_work(0);
-    let_it_work(2);
-    finish(all, 4);
-}
-
-static void a_job_does_not_notice_that_its_service_dies(void **state)
-{
-    (void)state;
-    static const uint32_t rest[] = {0, 1, 3};
-    uint64_t generation = start_four();
-    let_it_work(0);
-    test_service_kill(&service);
-    let_it_work(0);
-    let_it_work(3);
-    assert_true(test_service_restart(&service, short_lease));
-    let_it_work(0);
-    struct muster_job_response job = {0};
-    assert_true(test_service_job(&service, "frozen", &job));
-    assert_int_equal(job.generation, generation); /* nobody had to join again */
-    assert_int_equal(job.member_count, 4);
-    muster_job_response_finish(&job);
-    test_workers_signal(&workers, 2, SIGKILL); /* and it still looks after the job */
-    assert_true(test_workers_wait_size(&workers, 3, generation, WAIT_MS) > 0);
-    let_it_work(0);
-    finish(rest, 3);
-}
-
-static void a_death_while_the_service_is_away_is_survived_when_it_is_back(void **state)
-{
-    (void)state;
-    static const uint32_t rest[] = {0, 1, 3};
-    uint64_t generation = start_four();
-    let_it_work(0);
-    test_service_kill(&service);
-    test_workers_signal(&workers, 2, SIGKILL);
-    assert_int_equal(test_workers_wait(&workers, 2, WAIT_MS), -SIGKILL);
-    assert_true(test_service_restart(&service, short_lease));
-    assert_true(test_workers_wait_size(&workers, 3, generation, WAIT_MS) > 0);
-    let_it_work(0);
-    finish(rest, 3);
-}
-
-/* It looks at its clock before it hears the members that waited: their silence was its own. */
-static void a_service_that_slept_longer_than_a_lease_declares_nobody_dead(void **state)
-{
-    (void)state;
-    static const uint32_t rest[] = {0, 1, 3};
-    uint64_t generation = start_four();
-    let_it_work(0);
-    assert_int_equal(kill(service.pid, SIGSTOP), 0);
-    (void)sleep(2); /* more than the lease: the passing of time is what is tested */
-    assert_int_equal(kill(service.pid, SIGCONT), 0);
-    let_it_work(0);
     struct muster_job_response job = {0};
     assert_true(test_service_job(&service, "frozen", &job));
     assert_int_equal(job.generation, generation);
     assert_int_equal(job.member_count, 4);
     muster_job_response_finish(&job);
-    test_workers_signal(&workers, 2, SIGKILL); /* and it still looks after the job */
+}
+
+/* Kills worker 2: the service still notices, and the others go on and finish. */
+static void lose_one_and_finish(uint64_t generation)
+{
+    static const uint32_t rest[] = {0, 1, 3};
+    test_workers_signal(&workers, 2, SIGKILL);
     assert_true(test_workers_wait_size(&workers, 3, generation, WAIT_MS) > 0);
-    let_it_work(0);
+    await_progress(0);
     finish(rest, 3);
+}
+
+static void a_frozen_worker_is_left_out_and_comes_back_as_a_newcomer(void **state)
+{
+    (void)state;
+    static const uint32_t all[] = {0, 1, 2, 3};
+    uint64_t generation = start_four();
+    await_progress(0);
+    test_workers_signal(&workers, 2, SIGSTOP);
+    generation = test_workers_wait_size(&workers, 3, generation, WAIT_MS);
+    assert_true(generation > 0);
+    await_progress(0);
+    test_workers_signal(&workers, 2, SIGCONT);
+    assert_true(test_workers_wait_size(&workers, 4, generation, WAIT_MS) > 0);
+    await_progress(0);
+    await_progress(2);
+    finish(all, 4);
+}
+
+static void the_death_of_the_service_does_not_disturb_a_running_job(void **state)
+{
+    (void)state;
+    uint64_t generation = start_four();
+    await_progress(0);
+    test_service_kill(&service);
+    await_progress(0);
+    await_progress(3);
+    assert_true(test_service_restart(&service, short_lease));
+    await_progress(0);
+    expect_same_generation(generation);
+    lose_one_and_finish(generation);
+}
+
+static void a_death_while_the_service_is_away_is_survived_when_it_returns(void **state)
+{
+    (void)state;
+    static const uint32_t rest[] = {0, 1, 3};
+    uint64_t generation = start_four();
+    await_progress(0);
+    test_service_kill(&service);
+    test_workers_signal(&workers, 2, SIGKILL);
+    assert_int_equal(test_workers_wait(&workers, 2, WAIT_MS), -SIGKILL);
+    assert_true(test_service_restart(&service, short_lease));
+    assert_true(test_workers_wait_size(&workers, 3, generation, WAIT_MS) > 0);
+    await_progress(0);
+    finish(rest, 3);
+}
+
+/* The service reads its clock before the requests that waited meanwhile: the silence was its own.
+ */
+static void a_service_that_slept_longer_than_a_lease_declares_nobody_dead(void **state)
+{
+    (void)state;
+    uint64_t generation = start_four();
+    await_progress(0);
+    assert_int_equal(kill(service.pid, SIGSTOP), 0);
+    (void)sleep(2); /* more than the lease: the passing of time is what is tested */
+    assert_int_equal(kill(service.pid, SIGCONT), 0);
+    await_progress(0);
+    expect_same_generation(generation);
+    lose_one_and_finish(generation);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_frozen_worker_is_left_behind_and_comes_back_as_a_newcomer,
+        cmocka_unit_test_setup_teardown(a_frozen_worker_is_left_out_and_comes_back_as_a_newcomer,
                                         begin, end),
-        cmocka_unit_test_setup_teardown(a_job_does_not_notice_that_its_service_dies, begin, end),
+        cmocka_unit_test_setup_teardown(the_death_of_the_service_does_not_disturb_a_running_job,
+                                        begin, end),
         cmocka_unit_test_setup_teardown(
-            a_death_while_the_service_is_away_is_survived_when_it_is_back, begin, end),
+            a_death_while_the_service_is_away_is_survived_when_it_returns, begin, end),
         cmocka_unit_test_setup_teardown(
             a_service_that_slept_longer_than_a_lease_declares_nobody_dead, begin, end),
     };

@@ -1,5 +1,5 @@
-/* From kill -9 of one of four workers to the next good allreduce of the three others. The time is
- * printed and not asserted: what is asserted is that they go on, and rightly. */
+/* The time from kill -9 of one of four workers to the next allreduce of the three others. It is
+ * printed and not asserted; asserted is that they go on, with correct results. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,20 +26,16 @@ static bool alive[WORKERS_MAX];
 static int begin(void **state)
 {
     (void)state;
-    if (!test_service_start(&service, NULL)) {
-        return -1;
-    }
-    test_workers_init(&workers, &service, "recovery", "contributions");
+    bool serves = test_workers_set_up(&workers, &service, NULL, "recovery", "contributions");
     workers.min_size = 2;
     workers.target_size = 4;
-    return 0;
+    return serves ? 0 : -1;
 }
 
 static int end(void **state)
 {
     (void)state;
-    test_workers_end(&workers);
-    return test_service_stop(&service) == 0 ? 0 : -1;
+    return test_workers_tear_down(&workers);
 }
 
 static void start_one(void)
@@ -49,7 +45,7 @@ static void start_one(void)
     alive[index] = true;
 }
 
-/* When this worker had its first good allreduce in a generation of this size after that one. */
+/* The time of this worker's first allreduce in a generation of this size after that one. */
 static int64_t first_after(uint32_t index, uint32_t size, uint64_t after, uint64_t *ret_generation)
 {
     for (unsigned skip = 0;; skip++) {
@@ -69,7 +65,7 @@ static int64_t first_after(uint32_t index, uint32_t size, uint64_t after, uint64
     }
 }
 
-/* The slowest of those alive. */
+/* The latest of the workers that live. */
 static int64_t all_first_after(uint32_t size, uint64_t after, uint64_t *ret_generation)
 {
     int64_t last_ns = 0;
@@ -92,7 +88,7 @@ static void after_a_death_the_others_go_on(void **state)
     }
     (void)all_first_after(4, 0, &generation);
     for (uint32_t round = 0; round < ROUNDS; round++) {
-        uint32_t victim = round; /* the oldest: rank 0 as often as the order of hosts has it so */
+        uint32_t victim = round; /* the oldest one, often rank 0 */
         int64_t killed_ns = muster_clock_ns();
         test_workers_signal(&workers, victim, SIGKILL);
         alive[victim] = false;
@@ -107,7 +103,7 @@ static void after_a_death_the_others_go_on(void **state)
             assert_int_equal(test_workers_wait(&workers, i, WAIT_MS), 0);
         }
     }
-    print_message("generations: %" PRIu64 " where %d are enough\n", generation, 1 + 2 * ROUNDS);
+    print_message("generations: %" PRIu64 ", at least %d\n", generation, 1 + 2 * ROUNDS);
     double median_ns = muster_statistics_median_high(times_ns, ROUNDS); /* sorts them */
     print_message("recovery after kill -9: median %.0f ms of %d (min %.0f, max %.0f)\n",
                   median_ns / 1e6, ROUNDS, times_ns[0] / 1e6, times_ns[ROUNDS - 1] / 1e6);

@@ -1,6 +1,7 @@
-/* muster run from the first worker to the summary: real workers, a musterd of its own, and what can
- * happen to them. */
+/* `muster run` from the first worker to the summary: real workers, a musterd of its own, and
+ * deaths, resizes and signals. */
 #include "tests/support/command.h"
+#include "tests/support/service.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -53,13 +54,13 @@ static void start_job(struct job *job, const char *options, const char *worker_o
 static void await(struct job *job, const char *text)
 {
     if (!command_await(&job->run, text)) {
-        print_message("awaited \"%s\" in vain:\n%s%s", text, job->run.output.bytes,
+        print_message("\"%s\" was not printed:\n%s%s", text, job->run.output.bytes,
                       job->run.error.bytes);
         fail();
     }
 }
 
-/* What stands after the text, which is there, as a number. */
+/* The number after the text, which has been printed. */
 static pid_t number_after(const struct job *job, const char *text)
 {
     const char *at = strstr(job->run.output.bytes, text);
@@ -100,14 +101,14 @@ static void resize(struct job *job, const char *size)
     assert_int_equal(status, 0);
 }
 
-static void tell_to_stop(const struct job *job)
+static void create_stop_file(const struct job *job)
 {
     int fd = open(job->stop_file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     close(fd);
 }
 
-/* Waits for the end; *ret_summary is the caller's. */
+/* Waits for the end; *ret_summary belongs to the caller. */
 static void end_job(struct job *job, int expected, json_t **ret_summary)
 {
     int status = command_wait(&job->run);
@@ -180,7 +181,7 @@ static void a_job_grows_loses_a_worker_shrinks_and_finishes(void **state)
     (void)snprintf(text, sizeof text, "worker 2 (host b, pid %d) left as asked, with exit status 0",
                    (int)leaver);
     await(&job, text);
-    tell_to_stop(&job);
+    create_stop_file(&job);
     end_job(&job, 0, &summary);
     expect_outcome(summary, "finished");
     assert_int_equal(size_of_last_generation(summary), 4);
@@ -205,7 +206,7 @@ static void a_resize_down_ends_the_workers_of_the_highest_ranks(void **state)
     await(&job, "worker 2 (pid ");
     await(&job, "worker 1 (pid ");
     await(&job, ": 1 worker on 1 host");
-    tell_to_stop(&job);
+    create_stop_file(&job);
     end_job(&job, 0, &summary);
     assert_int_equal(count_departures(summary, "planned"), 2);
     assert_int_equal(command_count(job.run.error.bytes, "left as asked, with exit status 0"), 2);
@@ -219,7 +220,7 @@ static void a_member_of_the_last_generation_that_fails_counts(void **state)
     json_t *summary = NULL;
     start_job(&job, "-n 3", "1 7");
     await(&job, ": 3 workers on 1 host");
-    tell_to_stop(&job);
+    create_stop_file(&job);
     end_job(&job, 7, &summary);
     expect_outcome(summary, "failed");
     finish_job(&job, summary);
@@ -239,7 +240,7 @@ static void a_job_that_nobody_can_complete_ends_at_once(void **state)
     finish_job(&job, summary);
 }
 
-static void a_job_below_its_minimum_waits_as_long_as_it_is_told(void **state)
+static void a_job_below_its_minimum_waits_for_the_given_timeout(void **state)
 {
     (void)state;
     struct job job;
@@ -306,19 +307,19 @@ static void a_job_goes_on_without_its_server(void **state)
     await(&job, "step generation=1");
     pid_t musterd = find_musterd(job.run.pid);
     if (musterd == 0) { /* a kernel without /proc/PID/task/TID/children */
-        tell_to_stop(&job);
+        create_stop_file(&job);
         end_job(&job, 0, &summary);
         finish_job(&job, summary);
         skip();
     }
     assert_int_equal(kill(musterd, SIGKILL), 0);
     await(&job, "the job's own musterd (pid ");
-    tell_to_stop(&job);
+    create_stop_file(&job);
     end_job(&job, 0, &summary);
     finish_job(&job, summary);
 }
 
-static int forget_job(void **state)
+static int clear_environment(void **state)
 {
     (void)state;
     static const char *const names[] = {"MUSTER_RENDEZVOUS", "MUSTER_JOB", "MUSTER_TOKEN",
@@ -331,9 +332,7 @@ static int forget_job(void **state)
 
 int main(void)
 {
-    if (access(command_path("musterd"), X_OK) != 0) {
-        print_message("SKIP: %s is not built (it needs libmicrohttpd and sqlite3)\n",
-                      command_path("musterd"));
+    if (!test_service_built()) {
         return 77;
     }
     const struct CMUnitTest tests[] = {
@@ -341,9 +340,9 @@ int main(void)
         cmocka_unit_test(a_resize_down_ends_the_workers_of_the_highest_ranks),
         cmocka_unit_test(a_member_of_the_last_generation_that_fails_counts),
         cmocka_unit_test(a_job_that_nobody_can_complete_ends_at_once),
-        cmocka_unit_test(a_job_below_its_minimum_waits_as_long_as_it_is_told),
+        cmocka_unit_test(a_job_below_its_minimum_waits_for_the_given_timeout),
         cmocka_unit_test(the_first_signal_is_a_planned_end),
         cmocka_unit_test(a_job_goes_on_without_its_server),
     };
-    return cmocka_run_group_tests(tests, forget_job, NULL);
+    return cmocka_run_group_tests(tests, clear_environment, NULL);
 }

@@ -1,6 +1,6 @@
-/* Collectives on memory of the first GPU of this machine; where there is none, of a pretended one,
- * which is said, or refused if MUSTER_TEST_GPU is set. Its memory is made and filled here as
- * programs do it, through libcuda. */
+/* Collectives on memory of the first GPU of this machine. Without one: of a pretended GPU, which is
+ * printed, or an error if MUSTER_TEST_GPU is set. Memory is allocated and filled as programs do it,
+ * through libcuda. */
 #include "tests/support/gpu_pretend.h"
 #include "tests/support/group.h"
 #include "tests/support/pattern.h"
@@ -28,7 +28,7 @@ enum {
     EXPORTED_BYTES = 2 << 20,
 };
 
-/* Of libcuda; each returns 0 if it went well. */
+/* Functions of libcuda; each returns 0 on success. */
 static struct {
     int (*init)(unsigned flags);
     int (*driver_get_version)(int *ret_version);
@@ -65,7 +65,7 @@ static bool find_all(void *library)
            find(library, "cuMemcpyDtoH_v2", &cuda.to_host);
 }
 
-/* False: there is no GPU behind it. */
+/* False: it has no GPU. */
 static bool use(const char *path)
 {
     int device = 0;
@@ -97,7 +97,7 @@ static void expect(struct group_member *member, int error, const char *what)
     }
 }
 
-/* One of the GPU's, and what the host has of it. */
+/* A buffer of the GPU, and its copy in memory of the host. */
 struct buffer {
     void *host;
     uint64_t there;

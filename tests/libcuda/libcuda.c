@@ -1,4 +1,5 @@
-/* The pretended libcuda.so.1: see tests/support/gpu_pretend.h. */
+/* The pretended libcuda.so.1 of tests/support/gpu_pretend.h: the functions that Muster uses, those
+ * that programs use, and the controls of the tests. */
 #include "tests/support/gpu_pretend.h"
 
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* Of cuda.h. */
+/* Values of cuda.h. */
 enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, ILLEGAL_ADDRESS = 700, NOT_SUPPORTED = 801 };
 enum { CONTEXT = 1, TYPE = 2, ID = 7, MANAGED = 8, ORDINAL = 9, START = 11, SIZE = 12 };
 enum { TYPE_HOST = 1, TYPE_DEVICE = 2, ORDINALS = 2, COPIES_MAX = 8, DEPTH_MAX = 8 };
@@ -25,7 +26,7 @@ struct allocation {
     unsigned kind;
     uint64_t id;
     int fd, ordinal;
-    void *later; /* to be written when the default stream is waited for; or NULL */
+    void *later; /* written when the default stream is waited for; or NULL */
     size_t later_size;
     struct allocation *prev, *next;
 };
@@ -39,7 +40,7 @@ static struct {
     char contexts[ORDINALS];
 } gpu = {.mutex = PTHREAD_MUTEX_INITIALIZER, .left = {UINT32_MAX, UINT32_MAX}};
 
-/* A thread's copies that were asked for, and its contexts. */
+/* The copies that a thread has enqueued, and its stack of contexts. */
 static __thread struct {
     uint64_t to, from;
     size_t size;
@@ -81,7 +82,7 @@ static bool succeeds(enum gpu_pretend_call call)
     return true;
 }
 
-/* The test's ----------------------------------------------------------------------------------- */
+/* Controls of the tests ------------------------------------------------------------------------ */
 
 static void *allocate_at(void *at, size_t size_bytes, unsigned kind)
 {
@@ -111,8 +112,8 @@ static void *allocate(size_t size_bytes, unsigned kind)
     return allocate_at(NULL, size_bytes, kind);
 }
 
-/* Devices may still be reading the other mapping: it goes with the process. */
-static struct allocation forget(const void *memory)
+/* The alias stays until the process ends: devices may still read it. */
+static struct allocation remove_allocation(const void *memory)
 {
     lock();
     struct allocation *gone = find((uintptr_t)memory);
@@ -126,13 +127,13 @@ static struct allocation forget(const void *memory)
 
 static void release(void *memory)
 {
-    struct allocation gone = forget(memory);
+    struct allocation gone = remove_allocation(memory);
     (void)munmap(gone.user, gone.size);
 }
 
 static void replace(void *memory)
 {
-    struct allocation gone = forget(memory);
+    struct allocation gone = remove_allocation(memory);
     (void)allocate_at(gone.user, gone.size, gone.kind);
 }
 
@@ -175,7 +176,7 @@ static void write_later(void *memory, const void *bytes, size_t size_bytes)
     unlock();
 }
 
-/* What was put on the default stream of this thread's context. */
+/* Does what was enqueued on the default stream of this thread's context. */
 static void end_writes(void)
 {
     struct allocation *each = NULL;
@@ -269,7 +270,7 @@ int cuPointerGetAttribute(void *ret_value, int attribute, uint64_t address)
     return error;
 }
 
-/* Of other memory there is nothing to say; the values stay zero. */
+/* For other memory the values stay as they are. */
 EXPORTED int cuPointerGetAttributes(unsigned count, const int *attributes, void **ret_values,
                                     uint64_t address);
 int cuPointerGetAttributes(unsigned attribute_count, const int *attributes, void **ret_values,
@@ -361,9 +362,9 @@ int cuStreamSynchronize(uintptr_t stream)
     }
     for (int i = 0; i < copy_count; i++) {
         lock();
-        bool well = succeeds(GPU_PRETEND_COPY);
+        bool copies_now = succeeds(GPU_PRETEND_COPY);
         unlock();
-        if (!well) {
+        if (!copies_now) {
             copy_count = 0;
             return ILLEGAL_ADDRESS;
         }
@@ -374,7 +375,7 @@ int cuStreamSynchronize(uintptr_t stream)
 }
 
 #ifndef BEFORE_11_7
-/* A descriptor of its own, whose position is where the range begins. */
+/* The descriptor is a separate one; its position is the start of the range. */
 EXPORTED int cuMemGetHandleForAddressRange(void *ret_handle, uint64_t address, size_t size,
                                            int type, unsigned long long flags);
 int cuMemGetHandleForAddressRange(void *ret_handle, uint64_t address, size_t size, int type,
@@ -385,9 +386,9 @@ int cuMemGetHandleForAddressRange(void *ret_handle, uint64_t address, size_t siz
     const struct allocation *of = find(address);
     bool fits = of != NULL && address + size <= (uintptr_t)of->user + of->size &&
                 address % 4096 == 0 && size % 4096 == 0 && size > 0 && type == 1 && flags == 0;
-    bool well = fits && depth > 0 && succeeds(GPU_PRETEND_EXPORT);
+    bool exported = fits && depth > 0 && succeeds(GPU_PRETEND_EXPORT);
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fits ? of->fd : -1);
-    int fd = well ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    int fd = exported ? open(path, O_RDWR | O_CLOEXEC) : -1;
     off_t at = fd >= 0 ? lseek(fd, (off_t)(address - (uintptr_t)of->user), SEEK_SET) : -1;
     unlock();
     memcpy(ret_handle, &fd, sizeof fd);
@@ -395,7 +396,7 @@ int cuMemGetHandleForAddressRange(void *ret_handle, uint64_t address, size_t siz
 }
 #endif
 
-/* What programs use ---------------------------------------------------------------------------- */
+/* For programs --------------------------------------------------------------------------------- */
 
 EXPORTED int cuInit(unsigned flags);
 int cuInit(unsigned flags)

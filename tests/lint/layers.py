@@ -51,14 +51,14 @@ RULES = {
     "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h collectives/",
     "worker/communicator/": FLOOR + " worker/fabric/fabric.h worker/executor/executor.h worker/context/context.h"
                             " collectives/",
-    "worker/session/": FLOOR + " worker/device/cuda/gpu.h worker/fabric/fabric.h worker/context/ worker/communicator/"
-                       " elastic/messages/messages.h collectives/",
+    "worker/session/": FLOOR + " worker/device/cuda/gpu.h worker/fabric/fabric.h worker/context/context.h"
+                       " worker/communicator/ elastic/messages/messages.h collectives/",
     "worker/cli/": CORE + " worker/base/clock.h worker/base/option_parse.h elastic/messages/messages.h worker/session/rendezvous_client.h"
                    " worker/session/stored_figures.h",
     "worker/cli/run/": CLI + " elastic/ worker/session/rendezvous_client.h",
     "worker/cli/job/": CLI + " elastic/messages/messages.h worker/session/rendezvous_client.h"
                        " worker/session/stored_figures.h",
-    "worker/cli/bench/": CLI + " worker/fabric/fabric.h worker/context/ worker/communicator/"
+    "worker/cli/bench/": CLI + " worker/fabric/fabric.h worker/context/context.h worker/communicator/"
                          " worker/session/stored_figures.h collectives/",
     "worker/cli/plan/": CLI + " collectives/",
     "worker/cli/timeline/": CLI,

@@ -39,11 +39,16 @@ while read -r name; do
     ls tests/"${name%/*}"/test_"${name##*/}".* >/dev/null 2>&1 || complain "tests/README.md names $name, which is no test"
 done < <(grep -E '^\| ' tests/README.md | grep -oE '(^|[ (`])(rendezvous|worker|conformance|elastic|e2e|bench|faults|verbs)/[a-z_/]+' | tr -d ' (`' | sort -u)
 
-# The table of settings in worker/README.md has every variable that the code reads, and no other.
-settings=$(sed -n '/^## Settings/,/^## [^S]/p' worker/README.md | grep '^| `' | cut -d'|' -f2 | grep -oE 'MUSTER_[A-Z_]+' | sort)
+# The table in worker/SETTINGS.md has every variable that the code reads, and no other.
+settings=$(sed '/^## /q' worker/SETTINGS.md | grep '^| `' | cut -d'|' -f2 | grep -oE 'MUSTER_[A-Z_]+' | sort)
 read_there=$(grep -rhoE '"MUSTER_[A-Z_]+"' worker --include='*.[ch]' | tr -d '"' | sort -u)
 differs=$(diff <(echo "$settings") <(echo "$read_there") | grep '^[<>]' | xargs)
-[ -z "$differs" ] || complain "variables of worker/README.md (<) and of the code (>) differ: $differs"
+[ -z "$differs" ] || complain "variables of worker/SETTINGS.md (<) and of the code (>) differ: $differs"
+# Each has a test.
+for name in $settings; do
+    grep -q "\"$name\"" tests/worker/session/test_options.c tests/worker/base/test_log.c ||
+        complain "$name of worker/SETTINGS.md is neither in test_options.c nor in test_log.c"
+done
 
 # Non-static functions are muster_<module>_<verb>; only what muster.h declares is exported.
 if [ -n "${MUSTER_BIN:-}" ] && command -v nm >/dev/null; then

@@ -5,7 +5,7 @@ source=${MUSTER_SOURCE:-$(dirname "$0")/../..}
 . "$source/tests/rendezvous/musterd.sh"
 store=$folder/jobs.db
 
-# A Join that waits for others is answered after --hold-ms and asked again, as workers do.
+# A Join that waits for others is answered after --hold-ms and sent again, as workers do.
 join() { # member generation
     for _ in $(seq 400); do
         answer=$(ask Join "{\"job\":\"j\",\"member\":\"$(member "$1")\",\"host\":\"h$1\",\"addresses\":[\"tcp://a\"],
@@ -27,7 +27,7 @@ refuses 2 '"stray"' stray
 refuses 2 'log level "loud"' --log loud
 MUSTERD_SETTLE_MS=-1 refuses 2 'settle-ms: "-1"'
 
-echo "- what keeps it from starting is said in one line"
+echo "- a failure to start is reported in one line"
 for address in 7070 127.0.0.1 127.0.0.1: 127.0.0.1:x 127.0.0.1:65536 ::1:7070; do
     refuses 1 "listen address \"$address\"" --listen "$address" --store memory
 done

@@ -1,3 +1,4 @@
+/* Blocks of different sizes for the shape of a call. */
 #include "tests/support/blocks.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* For tests: blocks of different sizes, the same for everybody who asks. */
+/* For tests: blocks of different sizes, computed so that all ranks get the same ones. */
 #ifndef MUSTER_TESTS_SUPPORT_BLOCKS_H
 #define MUSTER_TESTS_SUPPORT_BLOCKS_H
 

@@ -1,3 +1,4 @@
+/* One call of each member of a group. */
 #include "tests/support/calls.h"
 
 #include <setjmp.h>

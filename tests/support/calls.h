@@ -1,4 +1,4 @@
-/* One call of each member of a group, as it may be got wrong, and what came of it. */
+/* One call of each member of a group, which a test can make wrong, and the results. */
 #ifndef MUSTER_TESTS_SUPPORT_CALLS_H
 #define MUSTER_TESTS_SUPPORT_CALLS_H
 
@@ -6,7 +6,7 @@
 
 enum { GROUP_CALL_DOUBLES = 2000 }; /* room in the buffers, all types */
 
-/* What each member is to call, and what came of it. */
+/* The request of each member, and the result. */
 struct group_calls {
     struct muster_request requests[GROUP_SIZE_MAX];
     bool silent[GROUP_SIZE_MAX]; /* does not call */
@@ -25,7 +25,7 @@ struct group_calls *group_calls_create(enum muster_collective collective);
 /* Works for group_each(): the member's call (argument: the calls), unless it is silent. */
 void group_call(struct group_member *member, void *argument);
 
-/* A small allreduce that must go well. */
+/* A small allreduce that must succeed. */
 void group_allreduce_well(struct group_member *member, void *argument);
 
 #endif

@@ -1,3 +1,4 @@
+/* Makes authorities, certificates and keys with OpenSSL. */
 #include "tests/support/certificates.h"
 
 #include <dirent.h>

@@ -9,12 +9,12 @@ enum { CERTIFICATES_PATH_SIZE = 128, CERTIFICATES_PATHS_MAX = 64 };
 /* A folder of its own, removed with all that is in it by certificates_finish(). */
 struct certificates {
     char folder[CERTIFICATES_PATH_SIZE / 2];
-    char paths[CERTIFICATES_PATHS_MAX][CERTIFICATES_PATH_SIZE]; /* that were asked for */
+    char paths[CERTIFICATES_PATHS_MAX][CERTIFICATES_PATH_SIZE]; /* of certificates_path() */
 };
 
 struct certificate_wish {
     const char *name;    /* makes NAME.pem and NAME.key */
-    const char *issuer;  /* made before; NULL: it signs itself, and may sign others */
+    const char *issuer;  /* a name made before; NULL: it signs itself, and may sign others */
     const char *dns;     /* NULL: none */
     const char *usages;  /* extended key usage; NULL: none */
     long from_s, till_s; /* from now; both 0: an hour on both sides */
@@ -28,7 +28,7 @@ void certificates_make(struct certificates *certificates, struct certificate_wis
 const char *certificates_path(struct certificates *certificates, const char *name,
                               const char *kind);
 
-/* What a member with that certificate is told to use. */
+/* The files that a member with that certificate uses. */
 struct muster_tls_files certificates_files(struct certificates *certificates, const char *name,
                                            const char *authority);
 /* The same, as options. */

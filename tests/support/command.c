@@ -1,3 +1,4 @@
+/* Starts a program with pipes, reads what it prints, and waits for its end. */
 #include "tests/support/command.h"
 
 #include <assert.h>
@@ -50,7 +51,7 @@ static void text_drop_half(struct command_text *text)
     size_t pending = text->used / 2;
     text->used -= pending;
     memmove(text->bytes, text->bytes + pending, text->used);
-    text->looked = text->looked > pending ? text->looked - pending : 0;
+    text->searched = text->searched > pending ? text->searched - pending : 0;
 }
 
 static void text_read(struct command_text *text)
@@ -95,7 +96,7 @@ void command_start(struct command *command, char *const argv[])
     text_init(&command->error, error[0]);
 }
 
-/* One round of reading. False: both ends are reached, or the time is up. */
+/* Waits for output and reads it once. False: both streams have ended, or the time is up. */
 static bool read_once(struct command *command, int64_t deadline_ms)
 {
     struct pollfd fds[] = {{.fd = command->output.fd, .events = POLLIN},
@@ -115,20 +116,20 @@ static bool read_once(struct command *command, int64_t deadline_ms)
     return true;
 }
 
-/* Looks through what nobody has looked through yet: a program may print faster than all of it is
- * looked through anew. */
+/* Searches only the new bytes: a program may print faster than all of them can be searched again.
+ */
 static bool text_has(struct command_text *text, const char *part)
 {
     size_t length = strlen(part);
-    bool found = memmem(text->bytes + text->looked, text->used - text->looked, part, length);
-    text->looked = text->used < length ? 0 : text->used - length + 1;
+    bool found = memmem(text->bytes + text->searched, text->used - text->searched, part, length);
+    text->searched = text->used < length ? 0 : text->used - length + 1;
     return found;
 }
 
 bool command_await(struct command *command, const char *text)
 {
     int64_t deadline_ms = now_ms() + COMMAND_TIMEOUT_MS;
-    command->output.looked = command->error.looked = 0;
+    command->output.searched = command->error.searched = 0;
     while (!text_has(&command->output, text) && !text_has(&command->error, text)) {
         if (!read_once(command, deadline_ms)) {
             return false;
@@ -185,7 +186,7 @@ bool command_gone(pid_t pid)
         if (now_ms() > deadline_ms) {
             return false;
         }
-        (void)poll(NULL, 0, 2); /* no event tells of the end of somebody else's child */
+        (void)poll(NULL, 0, 2); /* there is no event for the end of another process's child */
     }
     return true;
 }

@@ -1,5 +1,5 @@
-/* A program under test: started with its output in pipes, read until a text or its end comes,
- * always with a deadline. Its signals have their default actions. */
+/* A program under test, with its output in pipes, which are read until a text appears or the
+ * program ends, always with a deadline. Its signals have their default actions. */
 #ifndef MUSTER_TESTS_SUPPORT_COMMAND_H
 #define MUSTER_TESTS_SUPPORT_COMMAND_H
 
@@ -15,7 +15,7 @@ struct command_text {
     size_t used;
     char
         *bytes; /* owned, NUL-terminated: the end of what was printed, COMMAND_KEPT_BYTES at most */
-    size_t looked; /* so much of it has been looked through for what is awaited */
+    size_t searched; /* bytes that were searched for the awaited text */
 };
 
 struct command {
@@ -29,8 +29,8 @@ const char *command_path(const char *name);
 /* argv ends with NULL; argv[0] is a path or is found in PATH. */
 void command_start(struct command *command, char *const argv[]);
 
-/* Reads until the text is in what was printed (output or error). False: it ended without, or the
- * time is up. */
+/* Reads until the text is in the output or the error stream. False: the program ended without it,
+ * or the time is up. */
 bool command_await(struct command *command, const char *text);
 
 /* Reads to the end and waits. Returns the exit status, 128 + N if signal N killed it, -1 if it was

@@ -1,3 +1,4 @@
+/* A reference implementation of reproducible reductions. */
 #include "tests/support/contribution.h"
 
 #include <math.h>
@@ -7,7 +8,7 @@
 #include "tests/support/elements.h"
 #include "tests/support/schedules.h"
 
-/* Values -------------------------------------------------------------------------------------- */
+/* Values --------------------------------------------------------------------------------------- */
 
 struct layout {
     unsigned fraction_bits, exponent_bits;
@@ -33,14 +34,14 @@ static uint64_t draw(struct layout layout, uint64_t *random)
     const uint64_t exponent_max = (UINT64_C(1) << layout.exponent_bits) - 1;
     const uint64_t sign = test_random(random) >> 63;
     uint64_t exponent = exponent_max / 2 - 4 + test_random_below(random, 9);
-    uint64_t kept = fraction;
+    uint64_t significand = fraction;
     switch (test_random_below(random, 100)) {
     case 0: /* a NaN, quiet or not */
         exponent = exponent_max;
         break;
     case 1: /* infinite */
         exponent = exponent_max;
-        kept = 0;
+        significand = 0;
         break;
     case 2: /* denormal */
     case 3:
@@ -49,12 +50,12 @@ static uint64_t draw(struct layout layout, uint64_t *random)
     case 4: /* zero */
     case 5:
         exponent = 0;
-        kept = 0;
+        significand = 0;
         break;
     default:
         break;
     }
-    return (sign << layout.exponent_bits | exponent) << layout.fraction_bits | kept;
+    return (sign << layout.exponent_bits | exponent) << layout.fraction_bits | significand;
 }
 
 void contribution_fill(const struct contributions *all, uint32_t contributor, uint32_t buffer,
@@ -63,25 +64,26 @@ void contribution_fill(const struct contributions *all, uint32_t contributor, ui
     const struct layout layout = layout_of(all->type);
     const size_t size = muster_type_size_bytes(all->type);
     uint64_t random = all->seed + 64 * (uint64_t)contributor + buffer + 1;
-    random = (random * UINT64_C(0x9E3779B97F4A7C15)) | 1; /* neighbours begin far apart */
+    random =
+        (random * UINT64_C(0x9E3779B97F4A7C15)) | 1; /* similar seeds give unrelated sequences */
     for (uint64_t i = 0; i < all->count; i++) {
         uint64_t bits = draw(layout, &random);
         memcpy((char *)ret_data + i * size, &bits, size); /* little-endian */
     }
 }
 
-/* Steps --------------------------------------------------------------------------------------- */
+/* Steps ---------------------------------------------------------------------------------------- */
 
-static void *room_for(uint64_t count)
+static void *allocate(uint64_t count)
 {
-    void *room = calloc(count + 1, sizeof(double));
-    if (room == NULL) {
+    void *memory = calloc(count + 1, sizeof(double));
+    if (memory == NULL) {
         abort();
     }
-    return room;
+    return memory;
 }
 
-/* float16 and bfloat16 are in float32 within a step. */
+/* Within a step float16 and bfloat16 are float32. */
 static muster_type type_within(muster_type type)
 {
     return type == MUSTER_FLOAT64 ? MUSTER_FLOAT64 : MUSTER_FLOAT32;
@@ -109,7 +111,7 @@ static void end_step(muster_type type, void *target, const void *source, uint64_
     }
 }
 
-/* values / divisor x factor, with one NaN; where there is neither nothing is touched. */
+/* values = values / divisor x factor, with one canonical NaN. Without both nothing changes. */
 static void scale(muster_type type, void *values, uint64_t count, uint64_t divisor, double factor)
 {
     for (uint64_t i = 0; i < count && (divisor != 1 || factor != 1); i++) {
@@ -127,18 +129,18 @@ static void scale(muster_type type, void *values, uint64_t count, uint64_t divis
     }
 }
 
-/* A contributor's buffers become one, from the first to the last, in one step; a single one that is
- * not scaled stays as it is. */
-static void gather(const struct contributions *all, uint32_t contributor, void *ret_one)
+/* Reduces a contributor's buffers to one, from the first to the last, in one step. A single buffer
+ * that is not scaled stays as it is. */
+static void reduce_buffers(const struct contributions *all, uint32_t contributor, void *ret_one)
 {
     const muster_type within = type_within(all->type);
     contribution_fill(all, contributor, 0, ret_one);
     if (all->buffers == 1 && all->prescale == 1) {
         return;
     }
-    void *next = room_for(all->count);
-    void *values = room_for(all->count);
-    void *result = room_for(all->count);
+    void *next = allocate(all->count);
+    void *values = allocate(all->count);
+    void *result = allocate(all->count);
     begin_step(all->type, result, ret_one, all->count);
     scale(within, result, all->count, 1, all->prescale);
     for (uint32_t buffer = 1; buffer < all->buffers; buffer++) {
@@ -153,19 +155,19 @@ static void gather(const struct contributions *all, uint32_t contributor, void *
     free(result);
 }
 
-/* Of 2^level contributors from the first on: those of the lower half, then those of the upper. */
+/* Reduces 2^level contributors from `first` on: the lower half, then the upper half, then both. */
 static void reduce_tree(const struct contributions *all, uint32_t first, uint32_t level,
                         void *ret_result)
 {
-    const uint32_t pending = level == 0 ? 0 : UINT32_C(1) << (level - 1);
+    const uint32_t half = level == 0 ? 0 : UINT32_C(1) << (level - 1);
     if (level == 0) {
-        gather(all, first, ret_result);
+        reduce_buffers(all, first, ret_result);
         return;
     }
     reduce_tree(all, first, level - 1, ret_result);
-    if (first + pending < all->contributors) {
-        void *upper = room_for(all->count);
-        reduce_tree(all, first + pending, level - 1, upper);
+    if (first + half < all->contributors) {
+        void *upper = allocate(all->count);
+        reduce_tree(all, first + half, level - 1, upper);
         elements_reduce(all->type, all->op, ret_result, ret_result, upper, all->count);
         free(upper);
     }
@@ -181,7 +183,7 @@ void contributions_reduce(const struct contributions *all, void *ret_results)
     }
     reduce_tree(all, 0, levels, ret_results);
     if (divisor != 1 || all->postscale != 1) {
-        void *values = room_for(all->count);
+        void *values = allocate(all->count);
         begin_step(all->type, values, ret_results, all->count);
         scale(type_within(all->type), values, all->count, divisor, all->postscale);
         end_step(all->type, ret_results, values, all->count);

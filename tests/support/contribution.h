@@ -1,14 +1,13 @@
 /*
- * What the contributors of a reduction bring, and what must come of it if it is reduced in the
- * order of contributors, bit for bit: written from the documentation, without a look at the
- * library.
+ * The inputs of a reduction, and its result, bit for bit, when it is reduced in the order of the
+ * members' contribution numbers. Written from the documentation only, not from the library's code.
  */
 #ifndef MUSTER_TESTS_SUPPORT_CONTRIBUTION_H
 #define MUSTER_TESTS_SUPPORT_CONTRIBUTION_H
 
 #include "worker/context/context.h"
 
-/* One reduction, apart from who takes part where. The type is one of floats. */
+/* One reduction, whatever the ranks and hosts of its members. The type is a float. */
 struct contributions {
     uint64_t seed;
     muster_type type;
@@ -18,12 +17,12 @@ struct contributions {
     double prescale, postscale;
 };
 
-/* Numbers of close magnitudes, so that the order of additions shows; some are NaNs of any payload,
- * infinities, zeros of both signs, denormals. */
+/* The input: numbers of close magnitudes, so that the order of additions matters; some are NaNs of
+ * any payload, infinities, zeros of both signs, denormals. */
 void contribution_fill(const struct contributions *all, uint32_t contributor, uint32_t buffer,
                        void *ret_data);
 
-/* [count] results. */
+/* The expected results [count]. */
 void contributions_reduce(const struct contributions *all, void *ret_results);
 
 #endif

@@ -1,3 +1,4 @@
+/* Runs the members of a job as threads. */
 #include "tests/support/crew.h"
 
 #include <stdio.h>
@@ -13,7 +14,7 @@ void crew_fail(struct crew_member *member, const char *file, int line, const cha
     (void)pthread_mutex_unlock(&crew->mutex);
 }
 
-void crew_meet(struct crew_member *member)
+void crew_barrier(struct crew_member *member)
 {
     struct crew *crew = member->crew;
     (void)pthread_mutex_lock(&crew->mutex);
@@ -26,7 +27,7 @@ void crew_meet(struct crew_member *member)
     (void)pthread_mutex_unlock(&crew->mutex);
 }
 
-static void *live(void *argument)
+static void *run_member(void *argument)
 {
     struct crew_member *member = argument;
     if (muster_open(&member->options, &member->session) != MUSTER_OK) {
@@ -63,8 +64,8 @@ int crew_run(struct crew *crew)
         }
     }
     for (uint32_t i = 0; i < crew->count; i++) {
-        if (pthread_create(&crew->members[i].thread, NULL, live, &crew->members[i]) != 0) {
-            (void)fprintf(stderr, "no thread for member %u\n", i);
+        if (pthread_create(&crew->members[i].thread, NULL, run_member, &crew->members[i]) != 0) {
+            (void)fprintf(stderr, "member %u has no thread\n", i);
             crew->count = i;
             failed++;
         }

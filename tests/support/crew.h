@@ -1,5 +1,5 @@
-/* Members of one job as threads of a test: each has a session of its own. Checks that fail in a
- * member are recorded, and told to cmocka when all threads are back. */
+/* Members of one job as threads of a test, each with a session of its own. A check that fails in a
+ * member is recorded there; crew_run() returns the number of failed members to the test. */
 #ifndef MUSTER_TESTS_SUPPORT_CREW_H
 #define MUSTER_TESTS_SUPPORT_CREW_H
 
@@ -17,7 +17,7 @@ struct crew_member {
     uint32_t index;
     muster_options options;
     muster_session *session; /* NULL until opened */
-    char failure[768];       /* "": all is well */
+    char failure[768];       /* "": none */
     pthread_t thread;
 };
 
@@ -27,27 +27,27 @@ struct crew {
     const char *url;
     const char *job;
     uint32_t count;
-    uint32_t hosts;         /* pretended ones: member i is on host i * hosts / count */
-    crew_function function; /* with the session open; it is closed afterwards */
+    uint32_t hosts;         /* host names: member i is on host i * hosts / count */
+    crew_function function; /* called with the session open, which is closed afterwards */
     void (*prepare)(struct crew_member *member); /* may change the options; or NULL */
     void *user;
     struct crew_member members[CREW_MAX];
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    uint32_t present; /* of the meetings so far */
-    bool failed;      /* nobody waits for those who have given up */
+    uint32_t present; /* arrivals at barriers so far */
+    bool failed;      /* a member has failed: barriers no longer wait */
 };
 
-/* Runs function in count threads, all in one job of exactly that size; returns the number of
+/* Runs the function in `count` threads, in a job of exactly that size. Returns the number of
  * members that failed, after printing why. */
 int crew_run(struct crew *crew);
 
-/* The members that are in crew_run() meet here: outside of Muster, for the test's own order. */
-void crew_meet(struct crew_member *member);
+/* A barrier of the members in crew_run(), without Muster. */
+void crew_barrier(struct crew_member *member);
 
 void crew_fail(struct crew_member *member, const char *file, int line, const char *what);
 
-/* In a member's function: records and returns. */
+/* In a member's function: a check that fails is recorded and the function returns. */
 #define MEMBER_CHECK(member, condition)                          \
     do {                                                         \
         if (!(condition)) {                                      \

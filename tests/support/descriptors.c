@@ -1,10 +1,11 @@
+/* Lowers the limit on descriptors to those that are open, and restores it. */
 #include "tests/support/descriptors.h"
 
 #include <assert.h>
 #include <fcntl.h>
 #include <unistd.h>
 
-void descriptors_take_away(struct rlimit *ret_before)
+void descriptors_exhaust(struct rlimit *ret_before)
 {
     int failed = getrlimit(RLIMIT_NOFILE, ret_before);
     assert(failed == 0);
@@ -17,7 +18,7 @@ void descriptors_take_away(struct rlimit *ret_before)
     (void)failed;
 }
 
-void descriptors_give_back(const struct rlimit *before)
+void descriptors_restore(const struct rlimit *before)
 {
     int failed = setrlimit(RLIMIT_NOFILE, before);
     assert(failed == 0);

@@ -4,9 +4,9 @@
 
 #include <sys/resource.h>
 
-/* From now on every descriptor that is asked for is refused with EMFILE; ret_before is the limit
- * that descriptors_give_back() restores. No other thread may be opening any. */
-void descriptors_take_away(struct rlimit *ret_before);
-void descriptors_give_back(const struct rlimit *before);
+/* From now on opening a descriptor fails with EMFILE. ret_before is the limit that
+ * descriptors_restore() sets again. No other thread may open descriptors during the call. */
+void descriptors_exhaust(struct rlimit *ret_before);
+void descriptors_restore(const struct rlimit *before);
 
 #endif

@@ -1,3 +1,4 @@
+/* Reference arithmetic: an element at a time, by way of double or 64-bit integers. */
 #include "tests/support/elements.h"
 
 #include <math.h>
@@ -6,7 +7,7 @@
 
 #include "tests/support/schedules.h"
 
-/* How the 16 bits of a float are used. */
+/* The layout of a 16-bit float. */
 struct layout {
     int fraction_bits, bias;
 };
@@ -30,8 +31,8 @@ uint16_t elements_nearest16(muster_type type, double value)
     }
     int exponent = ilogb(value);
     exponent = exponent > 1 - layout.bias ? exponent : 1 - layout.bias;
-    /* nearbyint() takes ties to even. What rounds up to the next power of two carries over into
-     * the exponent, and from there into infinity. */
+    /* nearbyint() rounds ties to even. A fraction that is rounded up to the next power of two
+     * carries into the exponent, and from there into infinity. */
     double steps = nearbyint(ldexp(value, layout.fraction_bits - exponent));
     double bits = steps + ldexp(exponent - 1 + layout.bias, layout.fraction_bits);
     return (uint16_t)(sign | (bits >= infinite ? infinite : (uint16_t)bits));
@@ -68,7 +69,7 @@ static double load_float(muster_type type, const void *data, size_t i)
     }
 }
 
-/* One NaN: quiet, with a clear sign. */
+/* All NaNs become one: quiet, with a clear sign. */
 static void store_float(muster_type type, void *data, size_t i, double value)
 {
     value = isnan(value) ? (double)NAN : value;
@@ -79,7 +80,7 @@ static void store_float(muster_type type, void *data, size_t i, double value)
     case MUSTER_FLOAT32:
         ((float *)data)[i] = (float)value;
         break;
-    default: /* by way of float32, which is where it is computed */
+    default: /* the kernels compute in float32 */
         ((uint16_t *)data)[i] = elements_nearest16(type, (double)(float)value);
     }
 }
@@ -169,29 +170,29 @@ void elements_reduce(muster_type type, muster_op op, void *target, const void *l
     }
 }
 
-/* Random ones --------------------------------------------------------------------------------- */
+/* Random elements ----------------------------------------------------------------------------- */
 
-static const float odd_floats[] = {0.0F,      -0.0F,     1.0F,       -1.0F,     1e-40F,  -1e-45F,
-                                   INFINITY,  -INFINITY, NAN,        -NAN,      3.4e38F, -3.4e38F,
-                                   1.17e-38F, 2.0F,      16777216.F, 0.333333F, -2.5e-7F};
-static const double odd_doubles[] = {0.0,      -0.0,      1.0,    -1.0,    5e-324,  -1e-310,
-                                     INFINITY, -INFINITY, NAN,    -NAN,    1.7e308, -1.7e308,
-                                     2.3e-308, 2.0,       9.0e15, 1.0 / 3, -2.5e-7};
-enum { ODD = sizeof odd_floats / sizeof odd_floats[0] };
+static const float special_floats[] = {
+    0.0F, -0.0F,   1.0F,     -1.0F,     1e-40F, -1e-45F,    INFINITY,  -INFINITY, NAN,
+    -NAN, 3.4e38F, -3.4e38F, 1.17e-38F, 2.0F,   16777216.F, 0.333333F, -2.5e-7F};
+static const double special_doubles[] = {0.0,      -0.0,      1.0,    -1.0,    5e-324,  -1e-310,
+                                         INFINITY, -INFINITY, NAN,    -NAN,    1.7e308, -1.7e308,
+                                         2.3e-308, 2.0,       9.0e15, 1.0 / 3, -2.5e-7};
+enum { SPECIAL = sizeof special_floats / sizeof special_floats[0] };
 
-static void fill_one(muster_type type, void *data, size_t i, bool odd, uint64_t bits)
+static void fill_one(muster_type type, void *data, size_t i, bool special, uint64_t bits)
 {
     static const uint64_t ends[] = {0, 1, UINT64_MAX, (uint64_t)1 << 63, INT64_MAX};
     size_t size = muster_type_size_bytes(type);
     size_t pick = (size_t)(bits >> 8);
     if (type == MUSTER_FLOAT32) {
-        ((float *)data)[i] = odd ? odd_floats[pick % ODD]
-                                 : (float)((int64_t)(bits >> 20) - (INT64_C(1) << 43)) / 977;
+        ((float *)data)[i] = special ? special_floats[pick % SPECIAL]
+                                     : (float)((int64_t)(bits >> 20) - (INT64_C(1) << 43)) / 977;
     } else if (type == MUSTER_FLOAT64) {
-        ((double *)data)[i] = odd ? odd_doubles[pick % ODD]
-                                  : (double)((int64_t)(bits >> 2) - (INT64_C(1) << 61)) / 977;
-    } else if (muster_type_is_float(type) || !odd) {
-        memcpy((char *)data + size * i, &bits, size); /* 16 random bits are odd often enough */
+        ((double *)data)[i] = special ? special_doubles[pick % SPECIAL]
+                                      : (double)((int64_t)(bits >> 2) - (INT64_C(1) << 61)) / 977;
+    } else if (muster_type_is_float(type) || !special) {
+        memcpy((char *)data + size * i, &bits, size); /* 16 random bits are special often enough */
     } else {
         uint64_t end = ends[pick % 5];
         memcpy((char *)data + size * i, (char *)&end + 8 - size, size);
@@ -202,7 +203,7 @@ void elements_fill(muster_type type, void *data, size_t count, uint64_t *random)
 {
     for (size_t i = 0; i < count; i++) {
         uint64_t bits = test_random(random);
-        bool odd = bits % 4 == 0;
-        fill_one(type, data, i, odd, odd ? bits : test_random(random));
+        bool special = bits % 4 == 0;
+        fill_one(type, data, i, special, special ? bits : test_random(random));
     }
 }

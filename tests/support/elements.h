@@ -1,11 +1,11 @@
-/* Elements of every type as the kernels must make them; written without a look at the kernels. */
+/* Elements of every type as the kernels must compute them. Written independently of the kernels. */
 #ifndef MUSTER_TESTS_SUPPORT_ELEMENTS_H
 #define MUSTER_TESTS_SUPPORT_ELEMENTS_H
 
 #include "collectives/call/collective.h"
 
-/* Random elements; a quarter of them are such as zeros of both signs, denormals, infinities, NaNs,
- * and the ends of the range. */
+/* Random elements. A quarter of them are special: zeros of both signs, denormals, infinities, NaNs,
+ * the ends of the range. */
 void elements_fill(muster_type type, void *data, size_t count, uint64_t *random);
 
 /* target[i] = left[i] op right[i], bit for bit; target may be left or right. */

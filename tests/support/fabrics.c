@@ -1,9 +1,10 @@
+/* Makes fabrics of the transports that a test names. */
 #include "tests/support/fabrics.h"
 
 #include "worker/fabric/tcp/tcp_settings.h"
 #include "worker/fabric/transports.h"
 
-/* Transports of the tests' own, beside the registry's. */
+/* Transports that only tests have, in addition to the registry's. */
 #define TRANSPORTS(ROW) ROW(unix)
 
 #define DECLARE(name) extern const struct muster_transport muster_##name##_transport;
@@ -13,7 +14,7 @@ TRANSPORTS(DECLARE)
 
 static const struct muster_transport *const transports[] = {TRANSPORTS(POINT_TO) NULL};
 
-/* The registry's, and those of the tests' own that are named. */
+/* All of the registry, and the tests' own that are named. */
 static muster_status parse(const muster_options *options, const char *only,
                            struct muster_transport_settings **ret_settings)
 {

@@ -1,4 +1,4 @@
-/* A fabric as tests make it: of the transports that they name, at loopback. */
+/* A fabric for tests: with the transports that the test names, on the loopback. */
 #ifndef MUSTER_TESTS_SUPPORT_FABRICS_H
 #define MUSTER_TESTS_SUPPORT_FABRICS_H
 
@@ -6,12 +6,12 @@
 #include "worker/fabric/fabric.h"
 
 struct fabric_wish {
-    /* Those that it uses and has to have, "shm,tcp"; NULL: those that the options ask for. Rows of
-     * the registry, and of the tests' own. */
+    /* The required transports, "shm,tcp": rows of the registry or of the tests' own table. NULL:
+     * those of the options. */
     const char *transports;
-    /* What the transports parse of them. `listen` NULL is 127.0.0.1, 0 TCP connections are 1. */
+    /* The options that transports parse. `listen` NULL is 127.0.0.1, 0 TCP connections are 1. */
     muster_options options;
-    uint32_t silence_ms;                 /* of TCP; 0: as usual */
+    uint32_t silence_ms;                 /* of TCP; 0: the default */
     struct muster_fabric_options fabric; /* without settings of transports */
 };
 

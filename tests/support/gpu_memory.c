@@ -1,3 +1,4 @@
+/* Allocates buffers of sweeps in memory of the pretended GPU, or of the host. */
 #include "tests/support/gpu_memory.h"
 
 #include <stdlib.h>
@@ -6,7 +7,7 @@ static const struct gpu_pretend *gpu;
 static enum gpu_memory_where place;
 static unsigned kind;
 
-static bool is_there(uint32_t rank, bool output)
+static bool is_of_gpu(uint32_t rank, bool output)
 {
     return place == GPU_MEMORY_ALL || (place == GPU_MEMORY_INPUTS && !output) ||
            (place == GPU_MEMORY_OUTPUTS && output) ||
@@ -15,8 +16,8 @@ static bool is_there(uint32_t rank, bool output)
 
 static void *allocate(size_t size_bytes, uint32_t rank, bool output)
 {
-    return is_there(rank, output) ? gpu->alias(gpu->allocate(size_bytes, kind))
-                                  : malloc(size_bytes);
+    return is_of_gpu(rank, output) ? gpu->alias(gpu->allocate(size_bytes, kind))
+                                   : malloc(size_bytes);
 }
 
 static void release(void *memory)
@@ -29,7 +30,7 @@ static void release(void *memory)
     }
 }
 
-static void *as_seen(const void *memory)
+static void *for_library(const void *memory)
 {
     void *seen = gpu->of_alias(memory);
     return seen != NULL ? seen : (void *)memory;
@@ -39,7 +40,7 @@ const struct sweep_memory *gpu_memory(const struct gpu_pretend *of, enum gpu_mem
                                       unsigned kind_there)
 {
     static const struct sweep_memory memory = {
-        .allocate = allocate, .release = release, .as_seen = as_seen};
+        .allocate = allocate, .release = release, .for_library = for_library};
     gpu = of;
     place = where;
     kind = kind_there;

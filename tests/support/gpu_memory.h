@@ -5,7 +5,7 @@
 #include "tests/support/gpu_pretend.h"
 #include "tests/support/sweep.h"
 
-/* Which buffers are there; the others are the host's. */
+/* Which buffers are in memory of the GPU; the others are in memory of the host. */
 enum gpu_memory_where {
     GPU_MEMORY_ALL,
     GPU_MEMORY_INPUTS,
@@ -14,7 +14,7 @@ enum gpu_memory_where {
     GPU_MEMORY_WHERES
 };
 
-/* Of which kind (gpu_pretend.h); from now on. */
+/* Sets which buffers are in memory of the GPU from now on, and of which kind (gpu_pretend.h). */
 const struct sweep_memory *gpu_memory(const struct gpu_pretend *gpu, enum gpu_memory_where where,
                                       unsigned kind);
 

@@ -1,3 +1,4 @@
+/* Loads the pretended libcuda. */
 #include "tests/support/gpu_pretend.h"
 
 #include <dlfcn.h>

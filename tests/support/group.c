@@ -1,3 +1,4 @@
+/* A job of threads without a service: fabrics, contexts, and a thread for each member's work. */
 #include "tests/support/group.h"
 
 #include <pthread.h>
@@ -197,7 +198,7 @@ static void destroy_contexts(struct group_member *member)
     }
 }
 
-/* The topology without that rank; a host that is left empty goes. */
+/* The topology without that rank, and without its host if that becomes empty. */
 static void remove_rank(struct muster_topology *topology, uint32_t rank)
 {
     uint32_t sizes[GROUP_SIZE_MAX];

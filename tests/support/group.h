@@ -57,8 +57,8 @@ void group_start_ordered(struct group *group, enum group_transport transport, ui
 void group_start_flat(struct group *group, enum group_transport transport, uint32_t size);
 void group_finish(struct group *group);
 
-/* The next generation: without one of them, whose fabric is destroyed, or with all that there are
- * (UINT32_MAX). Ranks close up; logical numbers stay. No member may be at work. */
+/* The next generation: without the member `leaver`, whose fabric is destroyed, or with all members
+ * (UINT32_MAX). Later ranks move down by one; logical numbers stay. No member may be at work. */
 void group_regroup(struct group *group, uint32_t leaver, const char *algorithm);
 
 typedef void (*group_work)(struct group_member *member, void *argument);
@@ -67,7 +67,7 @@ typedef void (*group_work)(struct group_member *member, void *argument);
  * failure that was recorded. */
 void group_each(struct group *group, group_work work, void *argument);
 
-/* The first one of a member counts. */
+/* Records a failure; only a member's first one is reported. */
 void group_fail(struct group_member *member, const char *format, ...) MUSTER_PRINTF(2, 3);
 
 /* A deadline that only a hanging test reaches. */

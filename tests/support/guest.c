@@ -1,3 +1,4 @@
+/* Runs a program again in a guest, and changes the guest's network. */
 #include "tests/support/guest.h"
 
 #include <stdarg.h>
@@ -52,13 +53,13 @@ void guest_shell(const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(command, sizeof command, format, arguments);
     va_end(arguments);
-    if (system(command) != 0) { /* NOLINT(cert-env33-c): words of the tests */
+    if (system(command) != 0) { /* NOLINT(cert-env33-c): text of the tests */
         (void)fprintf(stderr, "\"%s\" failed\n", command); /* also in a thread of the rig's */
         abort();
     }
 }
 
-/* The kernel tells the device in the background. */
+/* Waits for the port's state, which the kernel updates in the background. */
 static void await_port(uint32_t index, bool active)
 {
     guest_shell(
@@ -74,7 +75,7 @@ void guest_plug(uint32_t index, bool in)
     await_port(index, in);
 }
 
-/* As guest_main of tests/verbs makes them; the kernel drops them with the interface. */
+/* The routes of tests/verbs/guest_main, which the kernel deletes when the interface goes down. */
 static void restore_routes(uint32_t index)
 {
     guest_shell("ip route replace local 10.99.0.%u dev eth%u table %u", index + 1, index,

@@ -1,3 +1,5 @@
+/* Draws operations in shared memory from a seed, and computes their results one element at a time.
+ */
 #include "tests/support/memory_calls.h"
 
 #include <inttypes.h>
@@ -12,7 +14,7 @@ static uint64_t mix(uint64_t value)
     return value ^ (value >> 31);
 }
 
-/* Commutative, as the library asks for, and not associative. */
+/* Commutative, as the library requires, but not associative. */
 static uint64_t join(uint64_t left, uint64_t right)
 {
     return mix(left + right) + (left ^ right);
@@ -36,14 +38,14 @@ static uint64_t draw(const struct memory_call *call, uint64_t what, uint64_t bou
     return mix(call->seed ^ mix(call->sequence * 64 + what)) % bound;
 }
 
-/* Element of a rank's input. */
+/* An element of a rank's input. */
 static uint64_t input_at(const struct memory_call *call, uint32_t rank, uint64_t element)
 {
     return mix(mix(call->seed + call->sequence) + ((uint64_t)rank << 40) + element);
 }
 
-/* The definition in collectives/check/terms.h, told once more: of the places first to first +
- * 2^level. */
+/* The reduction of the places first to first + 2^level: the definition of
+ * collectives/check/terms.h, written a second time. */
 static uint64_t sum_at(const struct memory_call *call, uint32_t first, uint32_t level,
                        uint64_t element)
 {
@@ -56,9 +58,9 @@ static uint64_t sum_at(const struct memory_call *call, uint32_t first, uint32_t 
                                       : lower;
 }
 
-/* Making -------------------------------------------------------------------------------------- */
+/* Drawing ------------------------------------------------------------------------------------- */
 
-size_t memory_calls_room(uint32_t ranks)
+size_t memory_calls_elements(uint32_t ranks)
 {
     return 2 * (size_t)ranks * MEMORY_CALLS_COUNT_MAX;
 }
@@ -94,7 +96,7 @@ static void draw_shape(struct memory_call *call)
     }
 }
 
-static bool fits_slots(const struct memory_call *call)
+static bool fits_staging_area(const struct memory_call *call)
 {
     uint64_t most = 0;
     for (uint32_t rank = 0; rank < call->shape.ranks; rank++) {
@@ -109,17 +111,17 @@ static bool fits_slots(const struct memory_call *call)
 static void draw_method(struct memory_call *call, bool buffers)
 {
     bool barrier = call->shape.collective == MUSTER_BARRIER;
-    bool slots = fits_slots(call);
+    bool fits = fits_staging_area(call);
     bool allreduce = call->shape.collective == MUSTER_ALLREDUCE;
     if (allreduce && draw(call, 6, 2) == 0) {
         call->method = MUSTER_MEMORY_SHARES;
         return;
     }
-    if (buffers && !barrier && (!slots || draw(call, 5, 3) == 0)) {
+    if (buffers && !barrier && (!fits || draw(call, 5, 3) == 0)) {
         call->method = MUSTER_MEMORY_BUFFERS;
         return;
     }
-    if (!slots) { /* then less of it */
+    if (!fits) { /* make the call small */
         call->shape.count = 7;
         call->shape.input_bounds = NULL;
         call->shape.output_bounds = NULL;
@@ -127,24 +129,24 @@ static void draw_method(struct memory_call *call, bool buffers)
             call->shape.collective = MUSTER_ALLGATHER;
         }
     }
-    call->method = MUSTER_MEMORY_SLOTS;
+    call->method = MUSTER_MEMORY_STAGED;
 }
 
-static void place_buffers(struct memory_call *call, uint64_t *room)
+static void place_buffers(struct memory_call *call, uint64_t *memory)
 {
     const struct muster_shape *shape = &call->shape;
     int64_t offset = muster_shape_in_place_offset(shape);
     call->in_place = draw(call, 7, 2) == 1;
-    call->out = room;
-    call->in = room + (size_t)shape->ranks * MEMORY_CALLS_COUNT_MAX;
+    call->out = memory;
+    call->in = memory + (size_t)shape->ranks * MEMORY_CALLS_COUNT_MAX;
     if (call->in_place || shape->collective == MUSTER_BROADCAST) {
-        call->out = room + (offset < 0 ? -offset : 0);
-        call->in = room + (offset > 0 ? offset : 0);
+        call->out = memory + (offset < 0 ? -offset : 0);
+        call->in = memory + (offset > 0 ? offset : 0);
     }
 }
 
 void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, uint32_t rank,
-                      uint32_t ranks, bool buffers, uint64_t *room, struct memory_call *ret_call)
+                      uint32_t ranks, bool buffers, uint64_t *memory, struct memory_call *ret_call)
 {
     struct memory_call *call = ret_call;
     *call = (struct memory_call){.seed = seed, .sequence = sequence, .order = order};
@@ -163,35 +165,44 @@ void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, u
                                       .op = MUSTER_USER,
                                       .root = call->shape.root,
                                       .count = call->shape.count};
-    place_buffers(call, room);
+    place_buffers(call, memory);
     for (uint64_t i = 0; i < muster_shape_output_count(&call->shape); i++) {
         call->out[i] = i;
     }
-    bool gives = call->shape.collective != MUSTER_BROADCAST || rank == call->shape.root;
-    for (uint64_t i = 0; gives && i < muster_shape_input_count(&call->shape); i++) {
+    bool contributes = call->shape.collective != MUSTER_BROADCAST || rank == call->shape.root;
+    for (uint64_t i = 0; contributes && i < muster_shape_input_count(&call->shape); i++) {
         call->in[i] = input_at(call, rank, i);
     }
 }
 
-struct muster_group_step memory_call_work(const struct memory_call *call, int64_t deadline_ns,
-                                          muster_group_memory_check look, void *user)
+struct muster_group_step memory_call_step(struct memory_call *call, int64_t deadline_ns,
+                                          muster_group_memory_check check, void *user)
 {
-    return (struct muster_group_step){.sequence = call->sequence,
-                                      .call = &call->call,
-                                      .shape = &call->shape,
-                                      .reduction = &call->reduction,
+    uint64_t in_count = muster_shape_input_count(&call->shape);
+    uint64_t out_count = muster_shape_output_count(&call->shape);
+    call->launch = (struct muster_launch){
+        .shape = call->shape,
+        .sizes = {.in_count = in_count,
+                  .out_count = out_count,
+                  .in_bytes = in_count * sizeof *call->in,
+                  .out_bytes = out_count * sizeof *call->out},
+        .sequence = call->sequence,
+        .call = call->call,
+        .reduction = call->reduction,
+        .in = call->in,
+        .out = call->out,
+        .deadline_ns = deadline_ns,
+    };
+    return (struct muster_group_step){.launch = &call->launch,
                                       .method = call->method,
                                       .buffers = call->buffers,
-                                      .in = call->in,
-                                      .out = call->out,
-                                      .deadline_ns = deadline_ns,
-                                      .check = look,
+                                      .check = check,
                                       .user = user};
 }
 
 /* Checking ------------------------------------------------------------------------------------ */
 
-/* Which elements of whose input the output's first ones are; of all ranks', if it reduces. */
+/* An element of the output: of the input of a rank, or reduced. */
 static uint64_t expected_at(const struct memory_call *call, uint64_t element)
 {
     const struct muster_shape *shape = &call->shape;
@@ -242,8 +253,9 @@ bool memory_call_check(const struct memory_call *call, char *ret_text, size_t si
 
 bool memory_call_check_input(const struct memory_call *call, char *ret_text, size_t size)
 {
-    bool gives = call->shape.collective != MUSTER_BROADCAST || call->shape.rank == call->shape.root;
-    for (uint64_t i = 0; gives && i < muster_shape_input_count(&call->shape); i++) {
+    bool contributes =
+        call->shape.collective != MUSTER_BROADCAST || call->shape.rank == call->shape.root;
+    for (uint64_t i = 0; contributes && i < muster_shape_input_count(&call->shape); i++) {
         if (call->in[i] != input_at(call, call->shape.rank, i)) {
             return wrong(call, "input", i, ret_text, size);
         }

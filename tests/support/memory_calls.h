@@ -1,6 +1,7 @@
 /*
- * Random operations in shared memory, made up from a seed alike on all ranks, and what must come of
- * them. They reduce with a function that is not associative, so that the order shows in the result.
+ * Random operations in shared memory, drawn from a seed in the same way on all ranks, and their
+ * expected results. They reduce with a function that is not associative, so that the result depends
+ * on the order.
  */
 #ifndef MUSTER_TESTS_SUPPORT_MEMORY_CALLS_H
 #define MUSTER_TESTS_SUPPORT_MEMORY_CALLS_H
@@ -19,21 +20,23 @@ struct memory_call {
     struct muster_reduction reduction;
     unsigned method;
     bool in_place, buffers;
-    uint64_t *in, *out; /* in the caller's room */
+    uint64_t *in, *out;          /* in the caller's memory */
+    struct muster_launch launch; /* filled by memory_call_step() */
 };
 
-/* Elements of the room that a rank's calls need. */
-size_t memory_calls_room(uint32_t ranks);
+/* The elements of memory that the calls of a rank need. */
+size_t memory_calls_elements(uint32_t ranks);
 
-/* Makes it up and fills the input. Methods that read buffers only if `buffers`. order is [ranks].
- */
+/* Draws a call and fills its input. Only if `buffers` may its method read buffers. order is
+ * [ranks]. */
 void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, uint32_t rank,
-                      uint32_t ranks, bool buffers, uint64_t *room, struct memory_call *ret_call);
+                      uint32_t ranks, bool buffers, uint64_t *memory, struct memory_call *ret_call);
 
-struct muster_group_step memory_call_work(const struct memory_call *call, int64_t deadline_ns,
-                                          muster_group_memory_check look, void *user);
+/* Borrows call->launch. */
+struct muster_group_step memory_call_step(struct memory_call *call, int64_t deadline_ns,
+                                          muster_group_memory_check check, void *user);
 
-/* False: ret_text (size bytes) says what is wrong with the output; or with the input. */
+/* Check the output, or the input. False: ret_text (size bytes) says which element is wrong. */
 bool memory_call_check(const struct memory_call *call, char *ret_text, size_t size);
 bool memory_call_check_input(const struct memory_call *call, char *ret_text, size_t size);
 

@@ -1,3 +1,4 @@
+/* Makes hosts from network namespaces, and bridges between them. */
 #include "tests/support/network.h"
 
 #include <fcntl.h>
@@ -16,7 +17,7 @@ bool test_ip(const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(command + 3, sizeof command - 3, format, arguments);
     va_end(arguments);
-    return system(command) == 0; /* NOLINT(cert-env33-c): words of the tests */
+    return system(command) == 0; /* NOLINT(cert-env33-c): text of the tests */
 }
 
 int test_host_here(void)

@@ -1,4 +1,4 @@
-/* Networks of a test's own: hosts are network namespaces, which threads or processes enter. Needs
+/* Private networks for tests: hosts are network namespaces, which threads or processes enter. Needs
  * root, and ip of iproute2. */
 #ifndef MUSTER_TESTS_SUPPORT_NETWORK_H
 #define MUSTER_TESTS_SUPPORT_NETWORK_H
@@ -9,21 +9,21 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Runs ip where the calling thread is. True if it went well. */
+/* Runs ip on the calling thread's host. True on success. */
 bool test_ip(const char *format, ...) MUSTER_PRINTF(1, 2);
 
 /* Moves the thread to a new host, with loopback up, and returns a descriptor of it, which children
- * inherit: "netns /proc/self/fd/N" names it. -1 if there can be none; the thread stays then. */
+ * inherit: "netns /proc/self/fd/N" names it. -1 on failure: the thread stays where it is. */
 int test_host_make(void);
 
-/* A descriptor of where the thread is. */
+/* A descriptor of the thread's host. */
 int test_host_here(void);
 
-/* Moves the thread there; fails the program if that fails. */
+/* Moves the thread to that host; a failure ends the program. */
 void test_host_enter(int host);
 
-/* Goes to a new host with a bridge, for processes on hosts of their own. False: there can be none,
- * and it has stayed where it was. */
+/* Moves the thread to a new host with a bridge, for processes on hosts of their own. False on
+ * failure: the thread stays where it is. */
 bool test_bridge_make(void);
 
 /* Joins the process's host to the bridge: its end of the cable is eth0. */

@@ -1,3 +1,4 @@
+/* Follows a path through objects and arrays of a JSON answer. */
 #include "tests/support/part.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Test patterns for every collective, type and operation, and their expected results. */
 #include "tests/support/pattern.h"
 
 #include <math.h>
@@ -7,7 +8,7 @@
 #include "collectives/call/request.h"
 #include "tests/support/blocks.h"
 
-/* Values repeat with this period, which is no divisor of usual block sizes. */
+/* Values repeat with this period, which divides no usual size of a block. */
 enum { PERIOD = 56 };
 
 static double combine(muster_op op, double left, double right)
@@ -78,7 +79,7 @@ static bool is_signed(muster_type type)
     return !(value > 0);
 }
 
-/* Negative numbers too where there are any: integer averages truncate toward zero. */
+/* Negative values, too, if the type has them: integer averages truncate toward zero. */
 static double value_of(const struct muster_request *request, uint32_t rank, uint64_t index)
 {
     if (request->type == MUSTER_BOOL) {

@@ -1,3 +1,4 @@
+/* The pretended device, address space and unmap watch, and the checks of each call. */
 #include "tests/support/registrations_model.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* Nothing is there, and nobody looks. */
+/* The pretended address space. Nothing is mapped there, and nothing reads it. */
 static const uintptr_t space = (uintptr_t)64 << 30;
 
 struct model model;
@@ -31,7 +32,7 @@ static uint32_t version_at(uintptr_t address)
             return model.pieces[i].version;
         }
     }
-    fail_msg("%" PRIxPTR " is nobody's memory", address);
+    fail_msg("%" PRIxPTR " is neither in the pretended space nor in a piece", address);
     return 0;
 }
 
@@ -125,7 +126,7 @@ void model_begin(uint64_t bound, bool with_watch)
     struct muster_registrar registrar = {.device = &model,
                                          .add = add_region,
                                          .remove = remove_region,
-                                         .unmapped = with_watch ? &pretended : NULL};
+                                         .unmap_watch = with_watch ? &pretended : NULL};
     memset(&model, 0, sizeof model);
     model.page = (uintptr_t)sysconf(_SC_PAGESIZE);
     model.bound = bound;
@@ -135,7 +136,7 @@ void model_begin(uint64_t bound, bool with_watch)
     assert_int_equal(model.users, with_watch);
 }
 
-/* All of it is what the caller's memory is now. */
+/* The region covers the data, and its pages are those that are mapped there now. */
 static void check_region(const struct region *region, uintptr_t data, size_t size_bytes)
 {
     assert_true(region->begin <= data && data + size_bytes <= region->end);
@@ -144,16 +145,16 @@ static void check_region(const struct region *region, uintptr_t data, size_t siz
     }
 }
 
-size_t model_hold(const struct muster_extent *extent, size_t offset, size_t size_bytes)
+size_t model_hold(const struct muster_usable_range *usable, size_t offset, size_t size_bytes)
 {
-    const char *data = (const char *)extent->base + offset;
+    const char *data = (const char *)usable->base + offset;
     size_t covered = 0;
     model.refused = 0;
     struct muster_registration *registration =
-        muster_registrations_hold(model.registrations, data, size_bytes, *extent, &covered);
+        muster_registrations_hold(model.registrations, data, size_bytes, *usable, &covered);
     if (registration == NULL) {
-        /* Everything has made room, unless that could not have helped. */
-        size_t most = extent->size_bytes + 2 * model.page;
+        /* Every idle registration was evicted first, unless that could not have helped. */
+        size_t most = usable->size_bytes + 2 * model.page;
         most = most < BLOCK && is_fake((uintptr_t)data) ? most : BLOCK;
         if (model.refused != EFAULT && model.bound >= most) {
             for (uint32_t i = 0; i < model.region_count; i++) {
@@ -180,18 +181,18 @@ void model_release(uint32_t index)
     muster_registrations_release(model.registrations, gone.registration);
 }
 
-void model_end(struct muster_extent *extent)
+void model_end(struct muster_usable_range *usable)
 {
-    uintptr_t first = (uintptr_t)extent->base;
-    muster_registrations_end(model.registrations, *extent);
+    uintptr_t first = (uintptr_t)usable->base;
+    muster_registrations_end(model.registrations, *usable);
     for (uint32_t i = 0; i < model.region_count; i++) {
         const struct region *region = model.regions[i];
         bool unwatched = region->begin >= space + BLOCKS / 2 * (uintptr_t)BLOCK &&
                          region->end <= space + BLOCKS * (uintptr_t)BLOCK;
-        assert_false(unwatched && region->held == 0 && region->begin < first + extent->size_bytes &&
+        assert_false(unwatched && region->held == 0 && region->begin < first + usable->size_bytes &&
                      first < region->end);
     }
-    *extent = (struct muster_extent){0};
+    *usable = (struct muster_usable_range){0};
 }
 
 bool model_in_use(uintptr_t begin_address, uintptr_t end_address)
@@ -246,7 +247,8 @@ void model_finish(void)
     }
 }
 
-struct muster_extent model_memory(size_t offset, size_t size_bytes)
+struct muster_usable_range model_memory(size_t offset, size_t size_bytes)
 {
-    return (struct muster_extent){.base = (const void *)(space + offset), .size_bytes = size_bytes};
+    return (struct muster_usable_range){.base = (const void *)(space + offset),
+                                        .size_bytes = size_bytes};
 }

@@ -1,7 +1,7 @@
 /*
- * A device, an address space and a watch for tests of registered memory, all pretended: every page
- * of the address space has a version, which changes when it is unmapped, and the device notes the
- * versions of what it registers. So memory that is not what was registered is seen.
+ * A pretended device, address space and unmap watch for tests of registered memory. Every page of
+ * the address space has a version, which changes when the page is unmapped. The device records the
+ * versions of the pages that it registers, so that a stale registration is found.
  */
 #ifndef MUSTER_TESTS_WORKER_FABRIC_VERBS_REGISTRATIONS_MODEL_H
 #define MUSTER_TESTS_WORKER_FABRIC_VERBS_REGISTRATIONS_MODEL_H
@@ -49,39 +49,40 @@ extern struct model {
         uint32_t version;
     } pieces[PIECES];
     uint32_t last_version;
-    /* The watch: what has gone and, while something is just being unmapped, is not to be told. */
+    /* The unmap watch: a log of the unmapped ranges. */
     struct muster_range log[LOG_MAX];
     uint64_t logged;
-    bool busy;
+    bool busy;    /* an unmap is in progress: the log cannot be read */
     bool forgets; /* the log has overflowed */
     uint32_t users;
     /* The device. */
     struct region *regions[REGIONS_MAX];
     uint32_t region_count;
     uint64_t bytes, limit_bytes; /* of the device */
-    int refusal;                 /* the errno of all that it refuses now */
-    int refused;                 /* in the present call */
-    /* Who uses it. */
-    struct muster_extent transfers[TRANSFERS];
+    int refusal; /* the errno with which it refuses every registration now; 0: none */
+    int refused; /* the errno of the last refusal in this call; 0: none */
+    /* The users of the registrations. */
+    struct muster_usable_range transfers[TRANSFERS];
     struct hold holds[HOLDS];
     uint32_t hold_count;
 } model;
 
-/* All anew, with a watch or without. */
+/* Resets the model, with an unmap watch or without. */
 void model_begin(uint64_t bound, bool with_watch);
-/* Releases and destroys all; nothing may be left. */
+/* Releases and destroys everything, and asserts that nothing is left. */
 void model_finish(void);
 
 /* Part of the pretended address space. */
-struct muster_extent model_memory(size_t offset, size_t size_bytes);
-/* Unmaps those pages that no transfer has; what is watched is told. */
+struct muster_usable_range model_memory(size_t offset, size_t size_bytes);
+/* Unmaps the pages that no transfer uses; the watched ones are logged. */
 void model_unmap(size_t first, size_t count);
 bool model_in_use(uintptr_t begin_address, uintptr_t end_address);
 
-/* Returns how many bytes it was given; 0: none. Checks what it was given. */
-size_t model_hold(const struct muster_extent *extent, size_t offset, size_t size_bytes);
+/* Holds a registration of these bytes, checks it, and returns how many of them it covers; 0: there
+ * is no registration. */
+size_t model_hold(const struct muster_usable_range *usable, size_t offset, size_t size_bytes);
 void model_release(uint32_t index);
-/* Ends what may be done with the extent, and zeroes it. */
-void model_end(struct muster_extent *extent);
+/* Ends the use of the range, and zeroes it. */
+void model_end(struct muster_usable_range *usable);
 
 #endif

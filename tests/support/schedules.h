@@ -17,9 +17,9 @@ struct test_job {
     struct test_blocks *blocks;        /* [ranks] */
 };
 
-/* Generates every rank's schedule; plan->rank is ignored. Where the collective needs blocks of
- * different sizes, or `uneven` asks for them where it can have them, they are derived from
- * plan->count. Prints an error and aborts. */
+/* Generates every rank's schedule; plan->rank is ignored. Blocks have different sizes, derived from
+ * plan->count, if the collective needs that, or if it allows that and `uneven` is true. Prints an
+ * error and aborts. */
 struct test_job test_job_create(size_t algorithm, const struct muster_plan *plan, bool uneven);
 void test_job_finish(struct test_job *job);
 

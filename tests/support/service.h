@@ -18,7 +18,7 @@ struct test_service {
 bool test_service_built(void);
 
 /* Leases short enough for tests and long enough for a busy machine under a sanitizer. extra: more
- * arguments, up to a NULL; or NULL. False with a line on stderr: it does not serve. */
+ * arguments, up to a NULL; or NULL. False, after a line on stderr: it does not serve. */
 bool test_service_start(struct test_service *service, const char *const *extra);
 
 /* kill -9, and the same service again: same port, same store. */

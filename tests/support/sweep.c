@@ -1,3 +1,4 @@
+/* Runs sweeps: draws each call, runs it on all members, and checks the results. */
 #include "tests/support/sweep.h"
 
 #include "collectives/call/request.h"
@@ -11,10 +12,10 @@
 /* A call of 17 ranks may take long on a busy machine under a sanitizer. */
 enum { HANGS_MS = 60000, COUNT_TO_FIT = 1000 };
 
-/* Calls of each collective so far, from which the next ones are made up; and what was run. Between
- * groups; rank 0 writes it. */
+/* The number of calls of each collective so far, from which the next calls are derived, and which
+ * combinations were run. It outlives groups; rank 0 writes it. */
 static size_t calls_made[MUSTER_COLLECTIVE_END];
-static bool met_pairs[SWEEP_PLACES][MUSTER_COLLECTIVE_END][MUSTER_TYPE_COUNT][MUSTER_OP_COUNT];
+static bool called_pairs[SWEEP_PLACES][MUSTER_COLLECTIVE_END][MUSTER_TYPE_COUNT][MUSTER_OP_COUNT];
 
 /* One sweep, and the calls that were made before it. */
 struct job {
@@ -42,16 +43,16 @@ static void release(const struct sweep_memory *of, void *memory)
     }
 }
 
-/* Buffers as the library is to see them. */
-static struct muster_request as_seen(const struct sweep_memory *of,
-                                     const struct muster_request *request)
+/* The request with the addresses for the library. */
+static struct muster_request for_library(const struct sweep_memory *of,
+                                         const struct muster_request *request)
 {
     struct muster_request seen = *request;
     if (of != NULL && request->in != NULL) {
-        seen.in = of->as_seen(request->in);
+        seen.in = of->for_library(request->in);
     }
     if (of != NULL) {
-        seen.out = of->as_seen(request->out);
+        seen.out = of->for_library(request->out);
     }
     return seen;
 }
@@ -77,7 +78,7 @@ static void bind_buffers(struct muster_request *request, const struct memory *me
 static void run_bound(struct group_member *member, const struct muster_request *request,
                       const struct sweep_memory *of, bool in_place)
 {
-    const struct muster_request seen = as_seen(of, request);
+    const struct muster_request seen = for_library(of, request);
     uint32_t ranks = member->group->size;
     char text[128] = "";
     void *data = request->in == NULL ? request->out : (void *)request->in;
@@ -138,7 +139,7 @@ static bool fits(const struct group_member *member, size_t algorithm)
     return muster_algorithm_fits(algorithm, &plan, why, sizeof why);
 }
 
-/* One member's way through a sweep. */
+/* One member's calls of a sweep. */
 struct walk {
     struct group_member *member;
     const struct sweep *sweep;
@@ -173,7 +174,7 @@ static void run_call(struct walk *walk, size_t algorithm, size_t i)
     }
     run_case(member, &request, &walk->memory, (enum way)(i % ways), uneven);
     if (member->rank == 0) {
-        met_pairs[sweep->place][collective][request.type][request.op] = true;
+        called_pairs[sweep->place][collective][request.type][request.op] = true;
     }
 }
 
@@ -194,7 +195,7 @@ static void run_algorithm(struct walk *walk, size_t algorithm)
     }
 }
 
-/* Some of all that can be put together, others each time. */
+/* Some of all combinations, others each time. */
 static void run_combinations(struct walk *walk)
 {
     static const char *const exchanges[] = {
@@ -271,10 +272,10 @@ void sweep_even(uint32_t ranks, uint32_t hosts, const struct sweep *sweep)
     sweep_shape(&shape, sweep);
 }
 
-bool sweep_has_met(enum sweep_place place, enum muster_collective collective, muster_type type,
-                   muster_op op)
+bool sweep_has_called(enum sweep_place place, enum muster_collective collective, muster_type type,
+                      muster_op op)
 {
-    return met_pairs[place][collective][type][op];
+    return called_pairs[place][collective][type][op];
 }
 
 static void reduce_every_pair(struct group_member *member, void *argument)

@@ -14,8 +14,8 @@ struct sweep_shape {
     uint32_t host_sizes[SWEEP_HOSTS_MAX];
 };
 
-/* Where messages go; or where memory is shared by all ranks, which are on one host. Those of RDMA
- * need devices. */
+/* The transport of the messages, or MEMORY: all ranks are on one host and share memory. Those of
+ * RDMA need devices. */
 enum sweep_place {
     SWEEP_INPROC,
     SWEEP_TCP,
@@ -26,31 +26,31 @@ enum sweep_place {
     SWEEP_PLACES
 };
 
-/* Where buffers are; NULL: wherever malloc() has them. */
+/* How members' inputs and outputs are allocated; NULL: by malloc(). */
 struct sweep_memory {
-    /* Where the test touches it; the members' inputs and outputs. */
+    /* Returns the address that the test uses. */
     void *(*allocate)(size_t size_bytes, uint32_t rank, bool output);
     void (*release)(void *memory);
-    /* Where the library finds it. */
-    void *(*as_seen)(const void *memory);
+    /* The address of the same byte that the library is called with. */
+    void *(*for_library)(const void *memory);
 };
 
 struct sweep {
     const uint64_t *counts;
     size_t count_count;
-    bool brief; /* each algorithm with one count in one way, others each time */
+    bool brief; /* each algorithm with one count and one way of placing buffers, others each time */
     enum sweep_place place;
     const struct sweep_memory *memory;
 };
 
-/* Fails the test with the first call that went wrong. */
+/* Fails the test with the first call that failed or has a wrong result. */
 void sweep_shape(const struct sweep_shape *shape, const struct sweep *sweep);
 /* So many ranks on so many hosts, as evenly as can be. */
 void sweep_even(uint32_t ranks, uint32_t hosts, const struct sweep *sweep);
 
-/* Whether the sweeps of this program so far have had such a call. */
-bool sweep_has_met(enum sweep_place place, enum muster_collective collective, muster_type type,
-                   muster_op op);
+/* Whether the sweeps of this program so far have made such a call. */
+bool sweep_has_called(enum sweep_place place, enum muster_collective collective, muster_type type,
+                      muster_op op);
 
 /* Allreduces of each pair of type and operation by the algorithm that the context chooses. */
 void sweep_pairs(enum group_transport transport, uint32_t ranks);

@@ -1,3 +1,5 @@
+/* The pretended devices' queue pairs and completion queues, and the thread that is their network.
+ */
 #include "tests/support/verbs_pretend.h"
 
 #include "tests/support/verbs_pretend_parts.h"
@@ -23,12 +25,12 @@ struct work {
     uint64_t id;
     struct ibv_sge parts[PARTS_MAX];
     int part_count;
-    unsigned char bytes[INLINE_MAX]; /* of what is inline */
+    unsigned char bytes[INLINE_MAX]; /* the data of an inline send */
 };
 
 struct works {
     struct work all[WORKS_MAX];
-    uint32_t first, next; /* counted on */
+    uint32_t first, next; /* counters, used modulo WORKS_MAX */
 };
 
 struct pair {
@@ -36,8 +38,8 @@ struct pair {
     enum ibv_qp_state state;
     uint32_t peer; /* its number */
     struct works sends, receives;
-    uint32_t delivered; /* of the sends; up to here acknowledgements may come */
-    uint32_t in_vain;   /* turns without a peer that answers */
+    uint32_t delivered; /* counter of the sends: those before it may be acknowledged */
+    uint32_t retries;   /* turns with unacknowledged sends and no peer */
     struct pair *prev, *next;
 };
 
@@ -54,11 +56,11 @@ static struct {
     pthread_t network;
     bool over;
     unsigned seed;
-    uint32_t last; /* number that was given */
-    uint32_t offences;
-    uint32_t roughness; /* 0: what is connected stays so */
-    uint32_t live;      /* so many more connections; then they are stillborn */
-    uint32_t refusals;  /* so many more pairs cannot be connected */
+    uint32_t last; /* the last number of a queue pair */
+    uint32_t violations;
+    uint32_t roughness; /* of verbs_pretend_roughness() */
+    uint32_t live;      /* of verbs_pretend_live(): connections that may still deliver */
+    uint32_t refusals;  /* of verbs_pretend_refuse() */
     uint64_t steps;
     struct pair *pairs;
 } pretend = {
@@ -81,11 +83,11 @@ static uint32_t chance(uint32_t of)
 
 /* Memory --------------------------------------------------------------------------------------- */
 
-/* NULL, and an offence, if it may not. */
+/* As verbs_pretend_touch(); NULL counts as a violation. */
 static unsigned char *touch(uint64_t address, uint64_t size, uint32_t key, bool remote)
 {
     unsigned char *found = verbs_pretend_touch(address, size, key, remote);
-    pretend.offences += found == NULL;
+    pretend.violations += found == NULL;
     return found;
 }
 
@@ -174,7 +176,7 @@ static struct pair *find_pair(uint32_t number)
     return NULL;
 }
 
-/* Of a connection that stands: it can be told by either end. */
+/* The other end; NULL unless the connection is established at both ends. */
 static struct pair *peer_of(const struct pair *pair)
 {
     struct pair *peer = find_pair(pair->peer);
@@ -193,7 +195,7 @@ static void deliver(struct pair *pair, struct pair *peer)
     uint32_t size = size_of(work);
     unsigned char *place = NULL;
     if (peer->receives.first == peer->receives.next) {
-        pretend.offences++; /* the credits say that there is one */
+        pretend.violations++; /* flow control by credits must prevent it */
         pair->state = IBV_QPS_ERR;
     } else if (!may_read(work) || (!writes && size > into->parts[0].length) ||
                (size > 0 && (place = touch(to, size, key, writes)) == NULL)) {
@@ -205,7 +207,7 @@ static void deliver(struct pair *pair, struct pair *peer)
     }
 }
 
-/* All that is left ends with an error, one at a time. */
+/* Completes one pending send or receive of a failed pair with an error. False: none is left. */
 static bool flush(struct pair *pair)
 {
     bool sends = pair->sends.first != pair->sends.next;
@@ -218,21 +220,22 @@ static bool flush(struct pair *pair)
     return sends || receives;
 }
 
-/* Whoever does not acknowledge is given up. */
-static bool try_in_vain(struct pair *pair)
+/* A pair without a peer: after LOST_STEPS turns its first send fails, as after too many
+ * retransmissions without an acknowledgement. */
+static bool retry_in_vain(struct pair *pair)
 {
-    if (pair->sends.first != pair->sends.next && ++pair->in_vain > LOST_STEPS) {
+    if (pair->sends.first != pair->sends.next && ++pair->retries > LOST_STEPS) {
         end_send(pair, IBV_WC_RETRY_EXC_ERR);
         pair->state = IBV_QPS_ERR;
     }
     return pair->sends.first != pair->sends.next;
 }
 
-/* How a connection can fail. Silently: nothing gets through any more, and who sends nothing does
- * not notice. */
+/* How a connection can fail. Silently: nothing is delivered any more, and an end that sends nothing
+ * does not detect it. */
 enum failure { AT_THE_PEER, AT_THIS_END, AT_BOTH, SILENTLY, FAILURES };
 
-static void spoil(struct pair *pair, struct pair *peer, enum failure how)
+static void fail_connection(struct pair *pair, struct pair *peer, enum failure how)
 {
     if (how == SILENTLY) {
         pair->peer = 0;
@@ -243,8 +246,8 @@ static void spoil(struct pair *pair, struct pair *peer, enum failure how)
     peer->state = how != AT_THIS_END ? IBV_QPS_ERR : peer->state;
 }
 
-/* It is to carry the first that the end which was called has sent. */
-static bool is_born(const struct pair *pair)
+/* Nothing was delivered yet from this end, which is the accepting one: its pair was made later. */
+static bool is_new(const struct pair *pair)
 {
     return pair->delivered == 0 && pair->pair.qp_num > pair->peer;
 }
@@ -268,18 +271,19 @@ static bool take_turn(struct pair *pair)
     bool out = pair->delivered != pair->sends.next;
     bool back = pair->sends.first != pair->delivered;
     if (peer == NULL) {
-        return try_in_vain(pair);
+        return retry_in_vain(pair);
     }
-    if (out && is_born(pair) && !may_live()) {
-        spoil(pair, peer, SILENTLY);
+    if (out && is_new(pair) && !may_live()) {
+        fail_connection(pair, peer, SILENTLY);
         return true;
     }
     if (pretend.roughness > 0 && (out || back) && chance(pretend.roughness) == 0) {
-        spoil(pair, peer, (enum failure)chance(FAILURES));
+        fail_connection(pair, peer, (enum failure)chance(FAILURES));
         return true;
     }
     if (back && (!out || chance(3) == 0)) {
-        (void)may_read(&pair->sends.all[pair->sends.first % WORKS_MAX]); /* it might go again */
+        /* Until the acknowledgement a retransmission could read the data. */
+        (void)may_read(&pair->sends.all[pair->sends.first % WORKS_MAX]);
         end_send(pair, IBV_WC_SUCCESS);
     } else if (out) {
         deliver(pair, peer);
@@ -287,7 +291,7 @@ static bool take_turn(struct pair *pair)
     return out || back;
 }
 
-/* One has its turn, beginning at a random one. */
+/* Serves one pair: the first one with something to do, from a random one on. False: none has. */
 static bool step(void)
 {
     struct pair *each = NULL;
@@ -309,14 +313,14 @@ static bool step(void)
     return false;
 }
 
-static void *be_network(void *unused)
+static void *run_network(void *unused)
 {
     (void)unused;
     verbs_pretend_lock();
     while (!pretend.over) {
         if (!step()) {
             (void)pthread_cond_wait(&pretend.news, &pretend.mutex);
-        } else if (chance(8) == 0) { /* others may act */
+        } else if (chance(8) == 0) { /* other threads get the lock */
             verbs_pretend_unlock();
             verbs_pretend_lock();
         }
@@ -325,7 +329,7 @@ static void *be_network(void *unused)
     return NULL;
 }
 
-/* What is posted ------------------------------------------------------------------------------- */
+/* Posting and polling -------------------------------------------------------------------------- */
 
 static void add_work(struct works *works, const struct work *work)
 {
@@ -333,7 +337,7 @@ static void add_work(struct works *works, const struct work *work)
     (void)pthread_cond_signal(&pretend.news);
 }
 
-static void take_parts(struct work *work, const struct ibv_sge *parts, int count)
+static void copy_parts(struct work *work, const struct ibv_sge *parts, int count)
 {
     work->part_count = count;
     for (int i = 0; i < count; i++) {
@@ -345,7 +349,7 @@ static int post_send(struct ibv_qp *pair, struct ibv_send_wr *wanted, struct ibv
 {
     struct work work = {.id = wanted->wr_id, .send = *wanted};
     (void)bad;
-    take_parts(&work, wanted->sg_list, wanted->num_sge);
+    copy_parts(&work, wanted->sg_list, wanted->num_sge);
     if ((wanted->send_flags & IBV_SEND_INLINE) != 0) {
         memcpy(work.bytes,
                (const void *)(uintptr_t)work.parts[0].addr, /* NOLINT(performance-no-int-to-ptr) */
@@ -361,7 +365,7 @@ static int post_receive(struct ibv_qp *pair, struct ibv_recv_wr *wanted, struct 
 {
     struct work work = {.id = wanted->wr_id};
     (void)bad;
-    take_parts(&work, wanted->sg_list, wanted->num_sge);
+    copy_parts(&work, wanted->sg_list, wanted->num_sge);
     verbs_pretend_lock();
     add_work(&((struct pair *)pair)->receives, &work);
     verbs_pretend_unlock();
@@ -373,7 +377,7 @@ static int poll_queue(struct ibv_cq *of, int most, struct ibv_wc *ret_completion
     struct queue *queue = (struct queue *)of;
     int count = 0;
     verbs_pretend_lock();
-    /* Fewer than there are: as if the others had come a little later. */
+    /* Sometimes fewer than there are, as if the others completed a little later. */
     int some = most > 1 && chance(2) == 0 ? 1 + (int)chance((uint32_t)most) : most;
     while (count < some && queue->first != queue->next) {
         ret_completions[count++] = queue->all[queue->first++ % QUEUE_MAX];
@@ -397,7 +401,7 @@ const struct ibv_context_ops verbs_pretend_ops = {.poll_cq = poll_queue,
                                                   .post_send = post_send,
                                                   .post_recv = post_receive};
 
-/* What there is -------------------------------------------------------------------------------- */
+/* Queues and pairs ----------------------------------------------------------------------------- */
 
 static struct ibv_cq *make_queue(struct ibv_context *context, int entries, void *user,
                                  struct ibv_comp_channel *channel, int vector)
@@ -457,7 +461,7 @@ static int free_pair(struct ibv_qp *pair)
     return 0;
 }
 
-/* The test's ----------------------------------------------------------------------------------- */
+/* What tests call ------------------------------------------------------------------------------ */
 
 bool verbs_pretend_start(unsigned seed)
 {
@@ -474,7 +478,7 @@ bool verbs_pretend_start(unsigned seed)
     verbs_pretend_objects(table);
     verbs_pretend_memory(table);
     pretend.seed = seed;
-    return pthread_create(&pretend.network, NULL, be_network, NULL) == 0;
+    return pthread_create(&pretend.network, NULL, run_network, NULL) == 0;
 }
 
 void verbs_pretend_stop(void)
@@ -486,7 +490,7 @@ void verbs_pretend_stop(void)
     (void)pthread_join(pretend.network, NULL);
 }
 
-/* Each once: by the end with the smaller number. */
+/* A random established connection, by its end with the smaller number; NULL: there is none. */
 static struct pair *choose(void)
 {
     struct pair *each = NULL;
@@ -508,7 +512,7 @@ uint32_t verbs_pretend_break(uint32_t count)
     struct pair *pair = NULL;
     verbs_pretend_lock();
     for (; broken < count && (pair = choose()) != NULL; broken++) {
-        spoil(pair, peer_of(pair), (enum failure)chance(SILENTLY));
+        fail_connection(pair, peer_of(pair), (enum failure)chance(SILENTLY));
     }
     (void)pthread_cond_signal(&pretend.news);
     verbs_pretend_unlock();
@@ -536,12 +540,12 @@ void verbs_pretend_refuse(uint32_t count)
     verbs_pretend_unlock();
 }
 
-uint32_t verbs_pretend_offences(void)
+uint32_t verbs_pretend_violations(void)
 {
     verbs_pretend_lock();
-    uint32_t offences = pretend.offences;
+    uint32_t violations = pretend.violations;
     verbs_pretend_unlock();
-    return offences;
+    return violations;
 }
 
 uint64_t verbs_pretend_steps(void)

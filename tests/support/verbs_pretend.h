@@ -1,8 +1,8 @@
 /*
- * Two RDMA devices that there are not: stands in for libibverbs, so that the RDMA transport runs on
- * any machine. A thread is their network. It carries what is posted, and brings acknowledgements,
- * in an order of its own: chance decides which queue pair has its turn. What it does to memory it
- * does only through registrations, and counts what breaks the rules.
+ * Two pretended RDMA devices: they replace the functions of libibverbs, so that the RDMA transport
+ * runs on any machine. A thread is their network. It delivers posted sends and acknowledgements in
+ * a random order: chance decides which queue pair is served next. It accesses memory only through
+ * registrations, and counts violations of the rules.
  *
  * For a whole program, before its first fabric; any thread.
  */
@@ -18,37 +18,38 @@
 bool verbs_pretend_start(unsigned seed);
 void verbs_pretend_stop(void);
 
-/* Moves that many connections, chosen by chance among those that stand, to the state of error, each
- * at one end or at both. Gives how many it were. */
+/* Moves up to `count` established connections, chosen at random, to the error state, each at one
+ * end or at both. Returns how many it moved. */
 uint32_t verbs_pretend_break(uint32_t count);
 
-/* From now on a connection fails with one of so many frames and acknowledgements: at one end, at
- * both, or so that nothing gets through. 0: none does. */
+/* From now on one of `one_of` frames and acknowledgements makes its connection fail: at one end, at
+ * both, or silently, so that nothing is delivered any more. 0: none does. */
 void verbs_pretend_roughness(uint32_t one_of);
 
-/* After so many more, connections fail before the end that was called has got anything through: for
- * that end they are open, for the one that called they never are. UINT32_MAX: none does. */
+/* After `count` more connections, each new one fails silently before the first frame of the
+ * accepting end is delivered: it is open at that end, and never at the connecting end. UINT32_MAX:
+ * none fails so. */
 void verbs_pretend_live(uint32_t count);
 
-/* So many more queue pairs cannot be connected. */
+/* The next `count` queue pairs cannot be connected. */
 void verbs_pretend_refuse(uint32_t count);
 
-/* Sends of unregistered memory, receives that there are not, writes beyond what may be written. */
-uint32_t verbs_pretend_offences(void);
+/* Violations so far: sends from unregistered memory, frames without a posted receive, writes to
+ * memory that is not registered for them. */
+uint32_t verbs_pretend_violations(void);
 
-/* How the devices can read memory of the pretended GPU, from now on: in neither way, or in one or
- * both. */
+/* Sets by which of these ways the devices can register memory of the pretended GPU. */
 enum { VERBS_PRETEND_DMABUF = 1, VERBS_PRETEND_PEERMEM = 2 };
 void verbs_pretend_gpu(const struct gpu_pretend *gpu, unsigned ways);
 
-/* Registrations of such memory: how often the devices were asked, how many they have now, and how
- * many they made in one way. */
+/* Registrations of such memory: attempts, those that exist now, and those that were made by each
+ * way. */
 struct verbs_pretend_gpu_figures {
-    uint32_t asked, held, by_dmabuf, by_peermem;
+    uint32_t attempts, held, by_dmabuf, by_peermem;
 };
 struct verbs_pretend_gpu_figures verbs_pretend_gpu_figures(void);
 
-/* Frames, acknowledgements and flushes that the network has dealt with. */
+/* Frames, acknowledgements and flushes that the network has processed. */
 uint64_t verbs_pretend_steps(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* What is registered with the pretended devices. */
+/* The memory that is registered with the pretended devices. */
 #include "tests/support/verbs_pretend.h"
 #include "tests/support/verbs_pretend_parts.h"
 
@@ -11,7 +11,7 @@
 struct region {
     struct ibv_mr region; /* first */
     bool remote;
-    unsigned char *found; /* where its bytes can be touched */
+    unsigned char *bytes; /* where the devices access it */
     bool of_gpu, mapped;
     struct region *prev, *next;
 };
@@ -30,7 +30,7 @@ unsigned char *verbs_pretend_touch(uint64_t address, uint64_t size, uint32_t key
         uint64_t base = (uintptr_t)each->region.addr;
         if (each->region.lkey == key && address >= base &&
             address + size <= base + each->region.length && (each->remote || !remote)) {
-            return each->found + (address - base);
+            return each->bytes + (address - base);
         }
     }
     return NULL;
@@ -54,45 +54,47 @@ static struct ibv_mr *add_region(struct ibv_pd *domain, const struct region *wan
     return &made->region;
 }
 
-/* The device may be asked in this way. */
-static bool may_be_read(unsigned way, int error)
+/* Counts an attempt to register memory of the GPU by this way. False: the way is off; errno is then
+ * `error`. */
+static bool may_register(unsigned way, int error)
 {
     verbs_pretend_lock();
-    figures.asked++;
+    figures.attempts++;
     bool may = (gpu_ways & way) != 0;
     verbs_pretend_unlock();
     errno = error;
     return may;
 }
 
-/* Memory of the GPU stays what it is now, whatever is at its address later. */
+/* Memory of the GPU is registered by its alias: the registration stays with these bytes even if
+ * other memory gets the same address later. */
 static struct ibv_mr *register_memory(struct ibv_pd *domain, void *address, size_t size, int access)
 {
     struct region wanted = {.region = {.addr = address, .length = size},
                             .remote = (access & IBV_ACCESS_REMOTE_WRITE) != 0,
-                            .found = address};
+                            .bytes = address};
     void *alias = gpu != NULL ? gpu->alias(address) : NULL;
     if (alias != NULL) {
-        if (!may_be_read(VERBS_PRETEND_PEERMEM, EFAULT)) {
+        if (!may_register(VERBS_PRETEND_PEERMEM, EFAULT)) {
             return NULL;
         }
-        wanted.found = alias;
+        wanted.bytes = alias;
         wanted.of_gpu = true;
     }
     return add_region(domain, &wanted);
 }
 
-/* The position of the descriptor is where it begins. */
+/* The position of the descriptor is where the buffer begins in the file. */
 static struct ibv_mr *register_dmabuf(struct ibv_pd *domain, uint64_t offset, size_t length,
                                       uint64_t address, int fd, int access)
 {
     (void)access;
-    if (!may_be_read(VERBS_PRETEND_DMABUF, EOPNOTSUPP)) {
+    if (!may_register(VERBS_PRETEND_DMABUF, EOPNOTSUPP)) {
         return NULL;
     }
-    void *found =
+    void *bytes =
         mmap(NULL, length, PROT_READ, MAP_SHARED, fd, lseek(fd, 0, SEEK_CUR) + (off_t)offset);
-    if (found == MAP_FAILED) {
+    if (bytes == MAP_FAILED) {
         return NULL;
     }
     return add_region(
@@ -100,7 +102,7 @@ static struct ibv_mr *register_dmabuf(struct ibv_pd *domain, uint64_t offset, si
         &(struct region){
             .region = {.addr = (void *)(uintptr_t)address, /* NOLINT(performance-no-int-to-ptr) */
                        .length = length},
-            .found = found,
+            .bytes = bytes,
             .of_gpu = true,
             .mapped = true});
 }
@@ -113,7 +115,7 @@ static int deregister_memory(struct ibv_mr *region)
     figures.held -= gone->of_gpu;
     verbs_pretend_unlock();
     if (gone->mapped) {
-        (void)munmap(gone->found, gone->region.length);
+        (void)munmap(gone->bytes, gone->region.length);
     }
     free(gone);
     return 0;

@@ -1,4 +1,4 @@
-/* What of the pretended devices does nothing: lists, contexts, channels. */
+/* The passive objects of the pretended devices: lists, contexts, domains, channels. */
 #include "tests/support/verbs_pretend_parts.h"
 
 #include <stdio.h>
@@ -67,7 +67,7 @@ static int query_port(struct ibv_context *context, uint8_t number,
     return 0;
 }
 
-/* ::ffff:127.0.0.1: there the other end listens. */
+/* ::ffff:127.0.0.1, where the other end listens. */
 static int query_gid(struct ibv_context *context, uint32_t port, uint32_t index,
                      struct ibv_gid_entry *ret_entry, uint32_t flags, size_t size)
 {
@@ -109,7 +109,7 @@ static int free_channel(struct ibv_comp_channel *channel)
     return 0;
 }
 
-static int take_event(struct ibv_comp_channel *channel, struct ibv_cq **ret_queue, void **ret_user)
+static int get_event(struct ibv_comp_channel *channel, struct ibv_cq **ret_queue, void **ret_user)
 {
     uint64_t events = 0;
     *ret_queue = NULL;
@@ -143,7 +143,7 @@ void verbs_pretend_objects(struct muster_verbs_library *table)
     table->dealloc_pd = free_domain;
     table->create_comp_channel = make_channel;
     table->destroy_comp_channel = free_channel;
-    table->get_cq_event = take_event;
+    table->get_cq_event = get_event;
     table->ack_cq_events = no_acknowledgement;
     table->get_async_event = no_async_event;
     table->query_gid_ex = query_gid;

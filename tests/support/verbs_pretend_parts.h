@@ -1,4 +1,4 @@
-/* Between the parts of verbs_pretend.h. */
+/* What the files of the pretended RDMA devices (verbs_pretend.h) share. */
 #ifndef MUSTER_TESTS_SUPPORT_VERBS_PRETEND_PARTS_H
 #define MUSTER_TESTS_SUPPORT_VERBS_PRETEND_PARTS_H
 
@@ -8,21 +8,21 @@
 
 enum { VERBS_PRETEND_ENTRIES = 8192 }; /* of a completion queue */
 
-/* What is inline in libibverbs' header calls these. */
+/* The inline functions of libibverbs' header (ibv_post_send() and so on) call these. */
 extern const struct ibv_context_ops verbs_pretend_ops;
 
-/* Puts into the table what makes objects that do nothing by themselves. */
+/* Sets the table's functions for passive objects: devices, contexts, domains, channels. */
 void verbs_pretend_objects(struct muster_verbs_library *table);
 
-/* Puts into the table what registers memory. */
+/* Sets the table's functions that register and deregister memory. */
 void verbs_pretend_memory(struct muster_verbs_library *table);
 
-/* Of all of them. */
+/* One lock for all of this state. */
 void verbs_pretend_lock(void);
 void verbs_pretend_unlock(void);
 
-/* Where the devices find these bytes. NULL: they are not registered under that key; remote: not for
- * the peer to write into. Under the lock. */
+/* The address at which the devices access these bytes. NULL: they are not registered under that
+ * key, or, if `remote`, not for writes by the peer. Under the lock. */
 unsigned char *verbs_pretend_touch(uint64_t address, uint64_t size, uint32_t key, bool remote);
 
 #endif

@@ -1,3 +1,4 @@
+/* Wraps libibverbs' functions: counts what they create, and injects failures. */
 #include "tests/support/verbs_spy.h"
 
 #include "worker/base/cleanup.h"
@@ -31,8 +32,7 @@ static void count(uint32_t *counter, int change)
     (void)pthread_mutex_unlock(&spy.mutex);
 }
 
-/* What the transport calls ----------------------------------------------------------------------
- */
+/* Wrapped functions --------------------------------------------------------------------------- */
 
 static struct ibv_qp *create_pair(struct ibv_pd *domain, struct ibv_qp_init_attr *wanted)
 {
@@ -52,13 +52,13 @@ static struct ibv_qp *create_pair(struct ibv_pd *domain, struct ibv_qp_init_attr
 static int destroy_pair(struct ibv_qp *pair)
 {
     (void)pthread_mutex_lock(&spy.mutex);
-    uint32_t kept = 0;
+    uint32_t left = 0;
     for (uint32_t i = 0; i < spy.pair_count; i++) {
         if (spy.pairs[i] != pair) {
-            spy.pairs[kept++] = spy.pairs[i];
+            spy.pairs[left++] = spy.pairs[i];
         }
     }
-    spy.pair_count = kept;
+    spy.pair_count = left;
     int status = spy.real.destroy_qp(pair);
     (void)pthread_mutex_unlock(&spy.mutex);
     return status;
@@ -110,7 +110,7 @@ static struct ibv_pd *make_domain(struct ibv_context *context)
 static int free_domain(struct ibv_pd *domain)
 {
     int status = spy.real.dealloc_pd(domain);
-    count(&spy.shared, status == 0 ? -1 : 0); /* while something of it is used it stays */
+    count(&spy.shared, status == 0 ? -1 : 0); /* EBUSY: it is in use */
     return status;
 }
 
@@ -176,8 +176,7 @@ void verbs_spy_start(void)
     table->get_async_event = get_event;
 }
 
-/* What the test asks ----------------------------------------------------------------------------
- */
+/* What tests call ----------------------------------------------------------------------------- */
 
 static size_t read_locked(const size_t *wide, const uint32_t *narrow)
 {

@@ -1,7 +1,7 @@
 /*
- * Looks over the RDMA transport's shoulder, and breaks what it uses: stands between the transport
- * and libibverbs, by the table of its symbols, so that it serves whatever the transport makes of
- * them. For a whole program, from verbs_spy_start() on; any thread.
+ * Counts the objects that the RDMA transport creates, and makes them fail. It wraps the functions
+ * in the transport's table of libibverbs' symbols, so that it sees every call. For a whole program,
+ * from verbs_spy_start() on; any thread.
  */
 #ifndef MUSTER_TESTS_SUPPORT_VERBS_SPY_H
 #define MUSTER_TESTS_SUPPORT_VERBS_SPY_H
@@ -13,7 +13,7 @@
 /* Before the first fabric. Fails the program where there is no libibverbs. */
 void verbs_spy_start(void);
 
-/* What the transport holds at the moment. */
+/* What the transport holds now. */
 uint32_t verbs_spy_pairs(void); /* queue pairs */
 uint32_t verbs_spy_regions(void);
 size_t verbs_spy_region_bytes(void); /* registered */
@@ -22,15 +22,15 @@ uint32_t verbs_spy_shared(void);     /* open devices, completion queues, channel
 /* Fails the test if it holds anything. */
 void verbs_spy_expect_nothing_held(void);
 
-/* Moves all queue pairs to the state of error, as a device does that has met one. The n-th of those
- * there are, in the order in which they were made. */
+/* Moves a queue pair to the error state, as a device does after an error. index: among the existing
+ * ones, in the order of their creation. */
 void verbs_spy_break_pair(uint32_t index);
 
-/* How many more queue pairs can be made before the device says that it has no more; UINT32_MAX: as
- * many as it has. */
+/* After `more` further queue pairs the device refuses to create any (ENOMEM); UINT32_MAX: no limit
+ * but the device's own. */
 void verbs_spy_limit_pairs(uint32_t more);
 
-/* From now on a port that goes down is told as the end of the whole device. */
+/* From now on the event that a port went down is reported as a fatal error of the device. */
 void verbs_spy_make_fatal(bool fatal);
 
 #endif

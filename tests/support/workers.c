@@ -1,3 +1,4 @@
+/* Starts worker programs, and waits for their ends and for lines of their output. */
 #include "tests/support/workers.h"
 
 #include <fcntl.h>
@@ -11,11 +12,11 @@
 
 #include "worker/base/clock.h"
 
-enum { LOOK_MS = 5, LINE_MAX_BYTES = 256 };
+enum { POLL_MS = 5, LINE_MAX_BYTES = 256 };
 
-static void look_again(void)
+static void poll_pause(void)
 {
-    struct timespec wait = {.tv_nsec = LOOK_MS * 1000000L};
+    struct timespec wait = {.tv_nsec = POLL_MS * 1000000L};
     (void)nanosleep(&wait, NULL);
 }
 
@@ -26,6 +27,22 @@ void test_workers_init(struct test_workers *workers, struct test_service *servic
         (struct test_workers){.service = service, .job = job, .program = program, .min_size = 1};
     (void)snprintf(workers->stop_file, sizeof workers->stop_file, "%s/stop", service->folder);
     (void)unlink(workers->stop_file);
+}
+
+bool test_workers_set_up(struct test_workers *workers, struct test_service *service,
+                         const char *const *extra, const char *job, const char *program)
+{
+    if (!test_service_start(service, extra)) {
+        return false;
+    }
+    test_workers_init(workers, service, job, program);
+    return true;
+}
+
+int test_workers_tear_down(struct test_workers *workers)
+{
+    test_workers_end(workers);
+    return test_service_stop(workers->service) == 0 ? 0 : -1;
 }
 
 static void set_number(const char *name, uint32_t number)
@@ -94,7 +111,7 @@ void test_workers_finish(struct test_workers *workers)
     }
 }
 
-static int verdict(int how)
+static int end_status(int how)
 {
     return WIFEXITED(how) ? WEXITSTATUS(how) : -WTERMSIG(how);
 }
@@ -110,10 +127,33 @@ int test_workers_wait(struct test_workers *workers, uint32_t index, unsigned tim
             (void)fprintf(stderr, "worker %u (pid %d) does not end\n", index, (int)worker->pid);
             return -1;
         } else {
-            look_again();
+            poll_pause();
         }
     }
-    return verdict(worker->how);
+    return end_status(worker->how);
+}
+
+bool test_workers_agree(struct test_workers *workers, const uint32_t *indices, size_t count,
+                        unsigned timeout_ms)
+{
+    char first[LINE_MAX_BYTES] = "";
+    for (size_t i = 0; i < count; i++) {
+        char line[LINE_MAX_BYTES] = "";
+        int status = test_workers_wait(workers, indices[i], timeout_ms);
+        if (status != 0 ||
+            !test_workers_line(workers, indices[i], "done ", 0, timeout_ms, line, sizeof line)) {
+            (void)fprintf(stderr, "worker %u ended with %d\n", indices[i], status);
+            return false;
+        }
+        if (i == 0) {
+            memcpy(first, line, sizeof first);
+        } else if (strcmp(line, first) != 0) {
+            (void)fprintf(stderr, "worker %u printed %sworker %u printed %s", indices[0], first,
+                          indices[i], line);
+            return false;
+        }
+    }
+    return true;
 }
 
 void test_workers_end(struct test_workers *workers)
@@ -129,7 +169,7 @@ void test_workers_end(struct test_workers *workers)
     }
 }
 
-/* Counts the lines that begin so; the skip-th goes to ret_line. */
+/* Counts the lines that begin with this; ret_line gets the one after the first `skip` of them. */
 static unsigned scan(const char *path, const char *begin, unsigned skip, char *ret_line,
                      size_t size)
 {
@@ -158,10 +198,10 @@ bool test_workers_line(const struct test_workers *workers, uint32_t index, const
     int64_t deadline_ns = muster_clock_after_ms(timeout_ms);
     while (scan(workers->workers[index].output, begin, skip, ret_line, size) <= skip) {
         if (muster_clock_left_ms(deadline_ns) == 0) {
-            (void)fprintf(stderr, "worker %u does not say \"%s\"\n", index, begin);
+            (void)fprintf(stderr, "worker %u does not print \"%s\"\n", index, begin);
             return false;
         }
-        look_again();
+        poll_pause();
     }
     return true;
 }
@@ -171,7 +211,16 @@ unsigned test_workers_lines(const struct test_workers *workers, uint32_t index, 
     return scan(workers->workers[index].output, begin, 0, NULL, 0);
 }
 
-struct wish {
+bool test_workers_progress(const struct test_workers *workers, uint32_t index, unsigned lines,
+                           unsigned timeout_ms)
+{
+    char line[LINE_MAX_BYTES];
+    unsigned seen = test_workers_lines(workers, index, "step ");
+    return test_workers_line(workers, index, "step ", seen + lines - 1, timeout_ms, line,
+                             sizeof line);
+}
+
+struct expected_size {
     uint32_t size;
     uint64_t after;
     uint64_t *ret_generation;
@@ -179,13 +228,13 @@ struct wish {
 
 static bool has_size(const struct muster_job_response *job, const void *user)
 {
-    const struct wish *wish = user;
-    if (job->phase != MUSTER_JOB_RUNNING || job->generation <= wish->after ||
+    const struct expected_size *expected = user;
+    if (job->phase != MUSTER_JOB_RUNNING || job->generation <= expected->after ||
         job->generation_count == 0 ||
-        job->generations[job->generation_count - 1].size != wish->size) {
+        job->generations[job->generation_count - 1].size != expected->size) {
         return false;
     }
-    *wish->ret_generation = job->generation;
+    *expected->ret_generation = job->generation;
     return true;
 }
 
@@ -193,8 +242,8 @@ uint64_t test_workers_wait_size(const struct test_workers *workers, uint32_t siz
                                 unsigned timeout_ms)
 {
     uint64_t generation = 0;
-    struct wish wish = {.size = size, .after = after, .ret_generation = &generation};
-    if (!test_service_wait(workers->service, workers->job, has_size, &wish, timeout_ms)) {
+    struct expected_size expected = {.size = size, .after = after, .ret_generation = &generation};
+    if (!test_service_wait(workers->service, workers->job, has_size, &expected, timeout_ms)) {
         (void)fprintf(stderr, "job %s has no generation of %u after generation %llu\n",
                       workers->job, size, (unsigned long long)after);
         return 0;

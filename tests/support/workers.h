@@ -1,4 +1,5 @@
-/* Worker programs of a test, as processes: each with its output in a file of its own. */
+/* Worker programs of a test, as processes, each with its output in a file of its own. Functions
+ * that wait return false or -1 after timeout_ms, and print a line on stderr. */
 #ifndef MUSTER_TESTS_SUPPORT_WORKERS_H
 #define MUSTER_TESTS_SUPPORT_WORKERS_H
 
@@ -11,16 +12,16 @@
 enum { WORKERS_MAX = 32 };
 
 struct test_worker {
-    pid_t pid; /* 0: it has been waited for */
-    int how;   /* waitpid()'s status */
+    pid_t pid; /* 0: it was waited for */
+    int how;   /* status of waitpid() */
     char output[128];
 };
 
 struct test_workers {
     struct test_service *service;
     const char *job;
-    const char *program; /* in $MUSTER_BIN/../tests */
-    uint32_t min_size, target_size;
+    const char *program;            /* in $MUSTER_BIN/../tests */
+    uint32_t min_size, target_size; /* of the job */
     char stop_file[96];
     uint32_t count;
     struct test_worker workers[WORKERS_MAX];
@@ -29,31 +30,46 @@ struct test_workers {
 void test_workers_init(struct test_workers *workers, struct test_service *service, const char *job,
                        const char *program);
 
-/* Starts one more on this pretended host; its index, or -1. */
+/* Setup and teardown of a test: a service with these arguments (`extra` as in test_service_start())
+ * and no workers; then no workers and no service. False or -1: the service does not serve, or did
+ * not exit with status 0. */
+bool test_workers_set_up(struct test_workers *workers, struct test_service *service,
+                         const char *const *extra, const char *job, const char *program);
+int test_workers_tear_down(struct test_workers *workers);
+
+/* Starts one more worker, with this host name. Returns its index, or -1. */
 int test_workers_start(struct test_workers *workers, const char *host);
 
 void test_workers_signal(struct test_workers *workers, uint32_t index, int number);
 
-/* Tells all to finish: the stop file appears. */
+/* Creates the stop file: all workers finish. */
 void test_workers_finish(struct test_workers *workers);
 
-/* Waits for the end of one; its exit status, or -1 and a line on stderr if it takes more than
- * timeout_ms, and -signal if it died of one. */
+/* Waits for the end of one. Returns its exit status, or -N if signal N killed it; -1: it has not
+ * ended. */
 int test_workers_wait(struct test_workers *workers, uint32_t index, unsigned timeout_ms);
 
-/* Kills and waits for those that are still there: the end of a test that may have failed. */
+/* Waits for the ends of these workers. True if all exit with status 0 and the same "done" line. */
+bool test_workers_agree(struct test_workers *workers, const uint32_t *indices, size_t count,
+                        unsigned timeout_ms);
+
+/* Kills the workers that are left and waits for them. */
 void test_workers_end(struct test_workers *workers);
 
-/* Waits until the worker's output has a line that begins with this, after skipping that many such
- * lines; ret_line (size bytes) gets it. False after timeout_ms. */
+/* Waits until the worker's output has more than `skip` lines that begin with this; ret_line (size
+ * bytes) gets the next one after these. */
 bool test_workers_line(const struct test_workers *workers, uint32_t index, const char *begin,
                        unsigned skip, unsigned timeout_ms, char *ret_line, size_t size);
 
-/* How many lines begin with this so far. */
+/* The number of lines so far that begin with this. */
 unsigned test_workers_lines(const struct test_workers *workers, uint32_t index, const char *begin);
 
-/* Waits until the running generation has this size and is newer than `after`; its number, or 0
- * after timeout_ms. */
+/* Waits for this many more "step" lines of the worker: the job makes progress. */
+bool test_workers_progress(const struct test_workers *workers, uint32_t index, unsigned lines,
+                           unsigned timeout_ms);
+
+/* Waits until the running generation has this size and is newer than `after`. Returns its number;
+ * 0: there is none. */
 uint64_t test_workers_wait_size(const struct test_workers *workers, uint32_t size, uint64_t after,
                                 unsigned timeout_ms);
 

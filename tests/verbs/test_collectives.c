@@ -18,8 +18,8 @@ static void sweep_hosts(enum sweep_place place, uint32_t ranks, const uint64_t *
     sweep_even(ranks, hosts < ranks ? hosts : ranks, &sweep);
 }
 
-/* Elements of 1 to 8 bytes: messages on both sides of 16 KiB, and of a slot. Between devices fewer
- * ranks do. */
+/* Elements of 1 to 8 bytes: messages around 16 KiB, and around a slot. Between devices fewer ranks
+ * suffice. */
 static void every_algorithm_is_right_on_2_to_8_ranks(void **state)
 {
     const enum sweep_place *place = *state;

@@ -1,5 +1,5 @@
-/* Links over RDMA: the suite, on this machine's device, or in a guest that has two; there once more
- * from one to the other, over their network. */
+/* Links over RDMA: the suite, on this machine's device, or in a guest with two; there also from one
+ * to the other, over their network. */
 #include "tests/conformance/conformance.h"
 #include "tests/support/guest.h"
 

@@ -1,5 +1,5 @@
-/* What fails beneath links over RDMA, most of it in the middle of a large message: each ends as the
- * link's status, in the device's words; the next generation goes on, and nothing is left behind. */
+/* Failures below links over RDMA, most of them in the middle of a large message: each becomes the
+ * link's status, with the device's reason; the next generation works, and nothing is leaked. */
 #include "tests/conformance/rig_child.h"
 #include "tests/conformance/rig_flow.h"
 #include "tests/support/guest.h"
@@ -41,8 +41,7 @@ static void strike_and_go_on(void (*strike)(void), const char *words)
     verbs_spy_expect_nothing_held();
 }
 
-/* Pairs -----------------------------------------------------------------------------------------
- */
+/* Pairs ---------------------------------------------------------------------------------------- */
 
 static void break_first_pair(void)
 {
@@ -61,7 +60,7 @@ static void a_queue_pair_in_error_ends_its_link(void **state)
     strike_and_go_on(break_last_pair, "RDMA device ");
 }
 
-/* Moves both on until the link has all its paths. */
+/* Drives both until the link has all its paths. */
 static char *await_paths(struct rig *rig, uint32_t rank, void *user)
 {
     uint64_t others = *(const uint64_t *)user;
@@ -110,10 +109,10 @@ static char *exchange_with_all(struct rig *rig, uint32_t rank, void *user)
     return NULL;
 }
 
-static void where_no_more_queue_pairs_can_be_had_links_are_tcp(void **state)
+static void links_use_tcp_when_queue_pairs_run_out(void **state)
 {
     (void)state;
-    muster_log_set_level(MUSTER_LOG_ERROR); /* each end says it, for each link */
+    muster_log_set_level(MUSTER_LOG_ERROR); /* each end logs it, for each link */
     for (uint32_t most = 0; most <= 4; most++) {
         struct rig rig;
         verbs_spy_limit_pairs(most);
@@ -127,8 +126,7 @@ static void where_no_more_queue_pairs_can_be_had_links_are_tcp(void **state)
     muster_log_set_level(MUSTER_LOG_WARN);
 }
 
-/* Processes -------------------------------------------------------------------------------------
- */
+/* Processes ------------------------------------------------------------------------------------ */
 
 static struct rig_child child;
 
@@ -149,7 +147,7 @@ static void kill_oneself(void)
     (void)raise(SIGKILL);
 }
 
-/* The life of a child: one end of a flow. */
+/* The main function of a child: one end of a flow. */
 static void send_large(struct rig *rig)
 {
     struct rig_tally tally = {.left = 1};
@@ -233,8 +231,7 @@ static void a_sender_stopped_in_a_large_message_is_waited_for(void **state)
     verbs_spy_expect_nothing_held();
 }
 
-/* Memory ----------------------------------------------------------------------------------------
- */
+/* Memory --------------------------------------------------------------------------------------- */
 
 static void limit_memory(rlim_t bytes)
 {
@@ -244,7 +241,7 @@ static void limit_memory(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
 }
 
-static void who_may_lock_no_memory_is_told_so_and_uses_tcp(void **state)
+static void a_process_that_may_lock_no_memory_says_so_and_uses_tcp(void **state)
 {
     (void)state;
     struct rig rig;
@@ -271,7 +268,7 @@ static char *move_and_exchange(struct rig *rig, uint32_t rank, void *user)
     return complaint != NULL || rank > 1 ? complaint : rig_flow_move(rig, rank, user);
 }
 
-static void links_for_which_there_is_no_memory_left_are_tcp(void **state)
+static void links_use_tcp_when_lockable_memory_runs_out(void **state)
 {
     (void)state;
     struct rig rig;
@@ -294,16 +291,16 @@ static void links_for_which_there_is_no_memory_left_are_tcp(void **state)
     verbs_spy_expect_nothing_held();
 }
 
-static void memory_runs_out(void **state)
+static void lockable_memory_runs_out(void **state)
 {
     (void)state;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_may_lock_no_memory_is_told_so_and_uses_tcp),
-        cmocka_unit_test(links_for_which_there_is_no_memory_left_are_tcp),
+        cmocka_unit_test(a_process_that_may_lock_no_memory_says_so_and_uses_tcp),
+        cmocka_unit_test(links_use_tcp_when_lockable_memory_runs_out),
     };
     int how = 0;
     pid_t user = fork();
-    if (user == 0) { /* an ordinary one: root may lock what it likes */
+    if (user == 0) { /* an ordinary user: root may lock everything */
         bool changed = getuid() != 0 || (setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
         _exit(changed ? cmocka_run_group_tests(tests, NULL, NULL) : EXIT_FAILURE);
     }
@@ -319,11 +316,11 @@ int main(int count, char **arguments)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_queue_pair_in_error_ends_its_link),
         cmocka_unit_test(a_link_of_several_queue_pairs_goes_on_without_one),
-        cmocka_unit_test(where_no_more_queue_pairs_can_be_had_links_are_tcp),
+        cmocka_unit_test(links_use_tcp_when_queue_pairs_run_out),
         cmocka_unit_test(a_sender_killed_in_a_large_message_is_lost),
         cmocka_unit_test(a_receiver_killed_in_a_large_message_is_lost),
         cmocka_unit_test(a_sender_stopped_in_a_large_message_is_waited_for),
-        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(lockable_memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Random faults where links go over RDMA: on this machine's device, or in a guest that has one. */
+/* Random faults with links over RDMA: on this machine's device, or in a guest with one. */
 #include "tests/faults/faults.h"
 #include "tests/support/guest.h"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/verbs/run itself: a command runs where there are RDMA devices, its output and status come
-# back, and nothing is left behind when all of it is killed.
+# tests/verbs/run itself: a command runs with RDMA devices, its output and status are returned, and
+# nothing is left behind when all of it is killed.
 set -u
 export WORD="one  'two'"
 cd "${MUSTER_SOURCE:-$(dirname "$0")/../..}" || exit 1
@@ -37,7 +37,7 @@ for options in "--devices 0" "--limit soon" "--nonsense" ""; do
     expect "\"$options\" is refused" [ $? = 2 ]
 done
 
-# The processes: the one that was started, timeout, qemu.
+# The processes: the started one, timeout, qemu.
 tests/verbs/run -- sleep 100 >/dev/null 2>&1 &
 runner=$!
 qemu=

@@ -1,5 +1,5 @@
-/* What happens to the network of RDMA devices, between two of a guest: cables are pulled,
- * interfaces go down, packets are lost, or are too large for what is on their way. */
+/* Faults of the network between two RDMA devices of a guest: cables are pulled, interfaces go down,
+ * packets are lost, or are too large for the way. */
 #include "tests/conformance/rig_flow.h"
 #include "tests/conformance/saboteur.h"
 #include "tests/support/guest.h"
@@ -19,8 +19,7 @@
 
 enum { LOG_BYTES = 8192 };
 
-/* What is logged ---------------------------------------------------------------------------------
- */
+/* What is logged ------------------------------------------------------------------------------- */
 
 static int log_file, log_before = -1;
 
@@ -37,7 +36,7 @@ static void read_log(char ret_text[LOG_BYTES])
     ret_text[size > 0 ? size : 0] = '\0';
 }
 
-/* Also if they never come, after a while. */
+/* Returns after a while even if they never appear. */
 static void await_in_log(const char *words)
 {
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
@@ -58,7 +57,7 @@ static void finish_log(char ret_text[LOG_BYTES])
     (void)fputs(ret_text, stderr);
 }
 
-/* What was said before a test failed. */
+/* The log before a test failed. */
 static int show_log(void **state)
 {
     char text[LOG_BYTES];
@@ -69,8 +68,7 @@ static int show_log(void **state)
     return 0;
 }
 
-/* Links ------------------------------------------------------------------------------------------
- */
+/* Links ---------------------------------------------------------------------------------------- */
 
 static void take_turns(uint32_t rank, struct fabric_wish *wish)
 {
@@ -81,14 +79,13 @@ static void take_turns(uint32_t rank, struct fabric_wish *wish)
 
 static const struct rig_transport network = {
     .name = "verbs between two devices", .transports = "verbs", .prepare = take_turns};
-/* The loopback is not touched by what happens here. */
+/* The loopback is not affected by these faults. */
 static const struct rig_transport with_tcp = {
     .name = "verbs between two devices, else TCP", .options.verbs = 1, .prepare = take_turns};
 
-/* A port goes down ------------------------------------------------------------------------------
- */
+/* A port goes down ----------------------------------------------------------------------------- */
 
-/* With it goes the TCP connection of the link, which the guest leads over its loopback. */
+/* This also ends the TCP connection of the link, which uses the guest's loopback. */
 static void pull_cable(void)
 {
     guest_shell("tc qdisc add dev lo root netem loss 100%%");
@@ -155,7 +152,7 @@ static void a_device_that_is_gone_ends_its_links(void **state)
     strike_and_mend(fail_device, "RDMA device rxe0: local catastrophic error", mend_device);
 }
 
-static void a_port_that_went_down_meanwhile_is_noticed_and_tcp_serves(void **state)
+static void a_port_that_went_down_is_noticed_and_tcp_is_used(void **state)
 {
     (void)state;
     struct rig rig;
@@ -174,8 +171,7 @@ static void a_port_that_went_down_meanwhile_is_noticed_and_tcp_serves(void **sta
     verbs_spy_expect_nothing_held();
 }
 
-/* Of several devices ---------------------------------------------------------------------------
- */
+/* Of several devices --------------------------------------------------------------------------- */
 
 static void take_two_each(uint32_t rank, struct fabric_wish *wish)
 {
@@ -189,7 +185,7 @@ static const struct rig_transport two_each = {.name = "verbs, 2 paths between tw
                                               .transports = "verbs",
                                               .prepare = take_two_each};
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): others change it */
+/* NOLINTNEXTLINE(readability-non-const-parameter): other functions of this type change it */
 static uint32_t pull_first_cable(uint32_t count, unsigned *seed)
 {
     (void)count;
@@ -198,14 +194,14 @@ static uint32_t pull_first_cable(uint32_t count, unsigned *seed)
     return 1;
 }
 
-/* The path was called for in vain. */
+/* The path was dialled in vain. */
 static void put_first_cable_back(void)
 {
-    await_in_log("not one more path over RDMA: RDMA device rxe0: its port 1 is");
+    await_in_log("no further path over RDMA: RDMA device rxe0: its port 1 is");
     guest_plug(0, true);
 }
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): others change it */
+/* NOLINTNEXTLINE(readability-non-const-parameter): other functions of this type change it */
 static uint32_t switch_last_off(uint32_t count, unsigned *seed)
 {
     (void)count;
@@ -216,7 +212,7 @@ static uint32_t switch_last_off(uint32_t count, unsigned *seed)
 
 static void switch_last_on(void)
 {
-    await_in_log("not one more path over RDMA: ");
+    await_in_log("no further path over RDMA: ");
     guest_switch(3, true);
 }
 
@@ -230,8 +226,8 @@ static uint32_t count_words(const char *text, const char *words)
     return count;
 }
 
-/* The path that has failed is called for while it cannot be had, which is said once at each end,
- * and opened when it can. */
+/* The failed path is dialled again while that is in vain, which each end logs once, and opened when
+ * it is possible. */
 static void lose_one_and_go_on(uint32_t (*cut)(uint32_t count, unsigned *seed), void (*mend)(void))
 {
     char text[LOG_BYTES];
@@ -239,7 +235,7 @@ static void lose_one_and_go_on(uint32_t (*cut)(uint32_t count, unsigned *seed), 
     saboteur_run(&(struct saboteur_wish){
         .transport = &two_each, .connections = 2, .times = 1, .cut = cut, .mend = mend});
     finish_log(text);
-    assert_in_range(count_words(text, "not one more path over RDMA: "), 1, 2);
+    assert_in_range(count_words(text, "no further path over RDMA: "), 1, 2);
     verbs_spy_expect_nothing_held();
 }
 
@@ -255,10 +251,9 @@ static void without_one_of_two_interfaces_the_link_goes_on_by_the_other(void **s
     lose_one_and_go_on(switch_last_off, switch_last_on);
 }
 
-/* Packets ---------------------------------------------------------------------------------------
- */
+/* Packets -------------------------------------------------------------------------------------- */
 
-static void lost_packets_are_sent_again(void **state)
+static void lost_packets_are_retransmitted(void **state)
 {
     (void)state;
     static const uint64_t counts[] = {3000};
@@ -293,7 +288,7 @@ static void where_large_packets_do_not_come_through_links_are_tcp(void **state)
     rig_run(&rig, rig_exchange, NULL);
     char text[LOG_BYTES];
     finish_log(text);
-    if (strstr(text, "not over RDMA: ") == NULL ||
+    if (strstr(text, "no link over RDMA: ") == NULL ||
         strstr(text, "no packets as large as the RDMA devices' (MTU)") == NULL) {
         fail_msg("\"%s\" does not speak of the MTU", text);
     }
@@ -303,14 +298,13 @@ static void where_large_packets_do_not_come_through_links_are_tcp(void **state)
     verbs_spy_expect_nothing_held();
 }
 
-/* Addresses -------------------------------------------------------------------------------------
- */
+/* Addresses ------------------------------------------------------------------------------------ */
 
 /* In the order in which the interfaces get them. */
 #define GID_IPV4 "1"
 #define GID_IPV6 "2"
 
-/* With rules that send it over the wire, as the guest has them for IPv4. */
+/* With rules that send packets over the cable, as the guest has them for IPv4. */
 static void give_ipv6(uint32_t index)
 {
     uint32_t table = 1000 + index;
@@ -335,7 +329,7 @@ static void let_rank_1_have_ipv4(uint32_t rank, struct fabric_wish *wish)
     }
 }
 
-static void addresses_of_ipv6_serve_and_do_not_mix(void **state)
+static void ipv6_addresses_work_and_do_not_mix_with_ipv4(void **state)
 {
     (void)state;
     struct rig_transport ipv6 = network;
@@ -355,7 +349,7 @@ static void addresses_of_ipv6_serve_and_do_not_mix(void **state)
     rig_init(&rig, &ipv6, 2);
     struct rig_tally tally = rig_send_unasked(&rig);
     assert_int_equal(tally.status, MUSTER_REJOIN);
-    /* Who was called says why; the caller, that it was told so. */
+    /* The acceptor logs the reason; the dialler, that it was refused. */
     if (strstr(tally.reason, "MUSTER_VERBS_GID") == NULL &&
         strstr(tally.reason, "refused: not over RDMA") == NULL) {
         fail_msg("\"%s\" does not say why", tally.reason);
@@ -373,15 +367,15 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_cable_is_pulled_and_put_back),
         cmocka_unit_test(an_interface_goes_down_and_comes_back),
         cmocka_unit_test(a_device_that_is_gone_ends_its_links),
-        cmocka_unit_test(a_port_that_went_down_meanwhile_is_noticed_and_tcp_serves),
+        cmocka_unit_test(a_port_that_went_down_is_noticed_and_tcp_is_used),
         cmocka_unit_test_teardown(without_one_of_two_cables_the_link_goes_on_by_the_other,
                                   show_log),
         cmocka_unit_test_teardown(without_one_of_two_interfaces_the_link_goes_on_by_the_other,
                                   show_log),
-        cmocka_unit_test(lost_packets_are_sent_again),
+        cmocka_unit_test(lost_packets_are_retransmitted),
         cmocka_unit_test(the_smaller_mtu_counts),
         cmocka_unit_test_teardown(where_large_packets_do_not_come_through_links_are_tcp, show_log),
-        cmocka_unit_test(addresses_of_ipv6_serve_and_do_not_mix),
+        cmocka_unit_test(ipv6_addresses_work_and_do_not_mix_with_ipv4),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* Links over RDMA of several queue pairs, on one device and on two: the suite, and paths that break
- * while messages go both ways. What chance can do to them without a device, and faster, is in
- * tests/conformance/test_verbs_pretend.c. */
+ * under traffic in both directions. tests/conformance/test_verbs_pretend.c has random faults of
+ * simulated devices, which is faster. */
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/saboteur.h"
 #include "tests/support/guest.h"
@@ -23,7 +23,7 @@ static const struct rig_transport two_devices = {
     .transports = "verbs",
     .options = {.verbs_device = "rxe0,rxe1", .verbs_connections = CONNECTIONS}};
 
-/* One at one end: another might be of the same path. */
+/* At one end only: a second one might belong to the same path. */
 static uint32_t break_pair(uint32_t count, unsigned *seed)
 {
     (void)count;
@@ -31,7 +31,7 @@ static uint32_t break_pair(uint32_t count, unsigned *seed)
     return 1;
 }
 
-static void what_broken_queue_pairs_carried_goes_by_others(void **state)
+static void frames_of_broken_queue_pairs_are_sent_by_others(void **state)
 {
     (void)state;
     saboteur_run(&(struct saboteur_wish){
@@ -39,7 +39,7 @@ static void what_broken_queue_pairs_carried_goes_by_others(void **state)
     verbs_spy_expect_nothing_held();
 }
 
-static void what_paths_that_are_hung_up_carried_goes_by_others(void **state)
+static void frames_of_closed_paths_are_sent_by_others(void **state)
 {
     (void)state;
     saboteur_run(&(struct saboteur_wish){.transport = &two_devices,
@@ -52,8 +52,8 @@ static void what_paths_that_are_hung_up_carried_goes_by_others(void **state)
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_broken_queue_pairs_carried_goes_by_others),
-        cmocka_unit_test(what_paths_that_are_hung_up_carried_goes_by_others),
+        cmocka_unit_test(frames_of_broken_queue_pairs_are_sent_by_others),
+        cmocka_unit_test(frames_of_closed_paths_are_sent_by_others),
     };
     (void)count;
     if (getenv("MUSTER_VERBS_GUEST") == NULL) {

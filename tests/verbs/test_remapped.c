@@ -1,6 +1,6 @@
-/* Buffers that come and go at the same address, or that children of fork() have copies of: what a
- * device reads is what the caller's memory is now, and never what was there when it was registered.
- */
+/* Buffers that are unmapped and mapped again at the same address, or of which children of fork()
+ * have copies: a device reads the caller's present memory, never the pages that were registered
+ * before. */
 #include "tests/support/group.h"
 #include "tests/support/guest.h"
 
@@ -23,7 +23,7 @@ enum {
     BYTES = COUNT * 4,
 };
 
-/* How the memory of the round before is given up. */
+/* How the memory of the round before is released. */
 enum giving_up { UNMAPPED, EMPTIED, KINDS };
 
 static int32_t *map_at(void *address)
@@ -34,7 +34,7 @@ static int32_t *map_at(void *address)
     return memory != MAP_FAILED ? memory : NULL;
 }
 
-/* The same address if nobody else has got it. */
+/* The same address, unless another mapping has it. */
 static int32_t *renew(int32_t *memory, enum giving_up kind)
 {
     if (kind == EMPTIED) {
@@ -90,7 +90,7 @@ static void work(struct group_member *member, void *argument)
     (void)(out != NULL && munmap(out, BYTES));
 }
 
-static void memory_that_is_mapped_anew_is_sent_as_it_is(void **state)
+static void memory_that_is_mapped_again_is_sent_as_it_is_now(void **state)
 {
     (void)state;
     for (enum giving_up kind = UNMAPPED; kind < KINDS; kind++) {
@@ -101,8 +101,8 @@ static void memory_that_is_mapped_anew_is_sent_as_it_is(void **state)
     }
 }
 
-/* A child that writes into its copies of the buffers, and lives until it is told to end. Then its
- * status is that of somebody whom nobody has kept from them. */
+/* A child that writes into its copies of the buffers, and lives until it is told to end. Its status
+ * shows that it could access them. */
 struct child {
     pid_t process;
     int tell[2], told[2]; /* pipes, to it and from it */
@@ -180,7 +180,7 @@ static void children_of_fork_have_their_own_memory(void **state)
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_that_is_mapped_anew_is_sent_as_it_is),
+        cmocka_unit_test(memory_that_is_mapped_again_is_sent_as_it_is_now),
         cmocka_unit_test(children_of_fork_have_their_own_memory),
     };
     (void)count;

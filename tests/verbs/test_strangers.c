@@ -1,5 +1,5 @@
-/* Strangers at the port where links over RDMA begin: what they do to TCP's, and what they may say
- * about queue pairs. */
+/* Connections from anything but members to the port for links over RDMA: what they do to TCP's
+ * port, and wrong greetings. */
 #include "tests/conformance/strangers.h"
 #include "tests/support/guest.h"
 #include "tests/support/schedules.h"
@@ -20,10 +20,10 @@ enum { LIVES = 25, MUTATIONS_MAX = 4 };
 
 static const struct rig_transport verbs = {.name = "verbs", .transports = "verbs"};
 
-/* A queue pair that is not there, at this device's own address. */
+/* A queue pair that does not exist, at this device's own address. */
 static void make_greeting(const struct rig *rig, unsigned char ret_bytes[VERBS_GREETING_SIZE])
 {
-    struct verbs_greeting greeting = {.number = 0x123456, .packet = 7, .mtu = IBV_MTU_1024};
+    struct verbs_greeting greeting = {.number = 0x123456, .first_psn = 7, .mtu = IBV_MTU_1024};
     unsigned four[4] = {0};
     greeting.gid.type = MUSTER_VERBS_ROCE_2;
     memset(greeting.gid.bytes + 10, 0xff, 2);
@@ -36,7 +36,7 @@ static void make_greeting(const struct rig *rig, unsigned char ret_bytes[VERBS_G
     muster_verbs_greeting_encode(&greeting, ret_bytes);
 }
 
-/* Rank 0 moves on until the stranger has been answered, or hung up on. */
+/* Drives rank 0 until it has answered the connection, or closed it. */
 static void await_answer(struct rig *rig, int fd)
 {
     char byte;
@@ -49,7 +49,7 @@ static void await_answer(struct rig *rig, int fd)
     assert_true(got >= 0 || errno == ECONNRESET);
 }
 
-/* As a member would, but for this greeting; rank 0 goes on with the next rig in any case. */
+/* Like a member, except for this greeting; rank 0 goes on with the next rig in any case. */
 static void greet(const unsigned char *greeting, size_t size, bool silent)
 {
     struct rig rig;
@@ -71,7 +71,7 @@ static void greet(const unsigned char *greeting, size_t size, bool silent)
     verbs_spy_expect_nothing_held();
 }
 
-static void what_is_said_about_a_queue_pair_does_no_harm(void **state)
+static void a_wrong_greeting_does_no_harm(void **state)
 {
     (void)state;
     unsigned char greeting[VERBS_GREETING_SIZE];
@@ -90,8 +90,8 @@ static void what_is_said_about_a_queue_pair_does_no_harm(void **state)
     muster_log_set_level(MUSTER_LOG_WARN);
 }
 
-/* Whoever has the token, but no such queue pair: the proof fails, and the member is told. */
-static void a_queue_pair_that_is_not_there_is_given_up(void **state)
+/* A peer with the token, but without that queue pair: the proof fails, and the member logs it. */
+static void a_queue_pair_that_does_not_exist_is_given_up(void **state)
 {
     (void)state;
     struct rig rig;
@@ -149,8 +149,8 @@ int main(int count, char **arguments)
                                               .answer_size = VERBS_ANSWER_SIZE};
     make_greeting(NULL, greeting);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_said_about_a_queue_pair_does_no_harm),
-        cmocka_unit_test(a_queue_pair_that_is_not_there_is_given_up),
+        cmocka_unit_test(a_wrong_greeting_does_no_harm),
+        cmocka_unit_test(a_queue_pair_that_does_not_exist_is_given_up),
         cmocka_unit_test(a_hello_of_tcp_without_a_greeting_is_refused),
     };
     return strangers_run(&port) + cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Where links over RDMA are asked for and cannot be: one line that says why and what to do, and the
-# job goes on over TCP; where nothing else is allowed it ends with the same words. Whole jobs, in a
-# guest, which is not mended again.
+# Links over RDMA that are requested and impossible: one line says why and what to do, and the job goes on
+# over TCP; where only RDMA is allowed, the job ends with the same text. Whole jobs, in a guest, whose
+# faults are not repaired.
 set -u
 cd "${MUSTER_SOURCE:-$(dirname "$0")/../..}" || exit 1
 bin=${MUSTER_BIN:-$PWD/build/release/bin}
@@ -16,7 +16,7 @@ complain() {
     failed=1
 }
 
-# The job of two workers, with these variables: both must come to the sum.
+# Runs the job of two workers with these variables: both must compute the sum.
 run_job() { # [NAME=VALUE...] [-- WORKER...]
     local variables=()
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
@@ -29,13 +29,13 @@ run_job() { # [NAME=VALUE...] [-- WORKER...]
     [ "$(grep -c '1 + ... + 2 = 3' "$folder/out")" = 2 ] || complain "no sum: ${variables[*]}"
 }
 
-# How many lines of the job have both of these.
+# Counts the lines of the job that contain both.
 said() { # WORDS WORDS
     grep -hF -- "$1" "$folder/out" "$folder/err" | grep -cF -- "$2"
 }
 
-# Both workers say why and what to do, once, and are linked over TCP. A bench that wants RDMA ends
-# with the same words.
+# Both workers log once why and what to do, and are linked over TCP. A bench that requires RDMA ends with
+# the same text.
 expect_tcp() { # WHAT WHY REMEDY [NAME=VALUE...]
     local what=$1 why=$2 remedy=$3
     shift 3

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A timeline of links over RDMA has what the device does, too: memory is registered, written from and
+# A timeline of links over RDMA has the stages of the device, too: memory is registered, written from and
 # deregistered.
 set -u
 cd "${MUSTER_SOURCE:-$(dirname "$0")/../..}" || exit 1
@@ -24,7 +24,7 @@ for rank in 0 1; do
             exit 1
         }
     done
-    # What is written has been registered, and all of it is let go.
+    # Memory that is written from was registered, and all of it is deregistered.
     registered=$(grep "\"rank\":$rank," "$folder/out" | grep -oE '"stage":"register","spans":[0-9]+' | cut -d: -f3)
     let_go=$(grep "\"rank\":$rank," "$folder/out" | grep -oE '"stage":"deregister","spans":[0-9]+' | cut -d: -f3)
     [ "$registered" = "$let_go" ] || {

@@ -14,7 +14,7 @@ enum { MUSTER_NS_PER_MS = 1000000, MUSTER_NS_PER_S = 1000000000 };
 int64_t muster_clock_ns(void);
 int64_t muster_clock_ms(void);
 
-/* The deadline, as a time of muster_clock_ns(), that is so far from now. */
+/* The time of muster_clock_ns() at which timeout_ms from now have passed. */
 int64_t muster_clock_after_ms(uint32_t timeout_ms);
 
 /* Milliseconds from now to the deadline, rounded up; 0 if it has passed; at most INT_MAX. */

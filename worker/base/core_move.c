@@ -1,7 +1,7 @@
 /*
  * Moves a thread to another core by an affinity of that core alone, which is the only way there is,
- * and restores the affinity. The kernel cannot change an affinity only if it is still what it was,
- * so each change is preceded by a check that it has not been changed by others.
+ * and restores the affinity. The kernel has no compare-and-swap for affinities, so before
+ * each change this file checks that no other thread has changed the affinity.
  */
 #include "worker/base/core_move.h"
 
@@ -95,8 +95,8 @@ static void restore(struct move *move, unsigned core, bool pinned)
     (void)sched_setaffinity(0, move->size, pinned ? move->own : move->now);
 }
 
-/* Chooses the core, binds the thread to it, goes back if that is on another NUMA node (which is
- * only known there), and restores the affinity. */
+/* Chooses the core, binds the thread to it, and restores the affinity. Only on the new core does
+ * the thread learn its NUMA node: if that is another one, the thread moves back. */
 static bool run(struct move *move, uint32_t index)
 {
     unsigned here, node, there, other_node;

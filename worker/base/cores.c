@@ -121,6 +121,8 @@ static bool parse_group(char *line, bool *ret_version_2, const char **ret_path)
     return false;
 }
 
+/* The least quota of all groups that this process is in: a line of /proc/self/cgroup names a group
+ * in each hierarchy, which may be mounted at several places. */
 uint64_t muster_cores_quota_millis(const char *root)
 {
     char line[LINE_SIZE];
@@ -146,7 +148,7 @@ uint64_t muster_cores_quota_millis(const char *root)
     return least;
 }
 
-/* UINT32_MAX: the kernel does not tell. */
+/* UINT32_MAX: the kernel reports no affinity. */
 static uint32_t affinity_cores(void)
 {
     uint32_t cores = UINT32_MAX;

@@ -1,6 +1,6 @@
 /*
  * The floor: how many cores this process may keep busy. Code that polls, or that estimates the work
- * of several ranks at once, asks here instead of counting the machine's cores.
+ * of several ranks at once, uses these functions instead of counting the machine's cores.
  */
 #ifndef MUSTER_WORKER_BASE_CORES_H
 #define MUSTER_WORKER_BASE_CORES_H

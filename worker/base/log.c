@@ -51,6 +51,8 @@ static int level_from_environment(void)
     return atomic_load(&current_level);
 }
 
+/* The line is built in a buffer and written by one write(), so that lines of several processes do
+ * not mix. What is too long is cut. */
 void muster_log(enum muster_log_level level, const char *format, ...)
 {
     int limit = atomic_load(&current_level);

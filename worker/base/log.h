@@ -19,7 +19,8 @@ void muster_log_set_level(enum muster_log_level level);
 MUSTER_CHECKED muster_status muster_log_parse_level(const char *word,
                                                     enum muster_log_level *ret_level);
 
-/* Sets who logs, once its rank is known: lines then have rank= and generation=. */
+/* Sets the rank and the generation of this process, once they are known: lines then begin with
+ * rank= and generation=. */
 void muster_log_set_identity(uint32_t rank, uint64_t generation);
 
 /* Writes "muster LEVEL rank=R generation=G TEXT" with one write(2). TEXT is the format's: fields

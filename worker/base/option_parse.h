@@ -2,9 +2,9 @@
  * The floor: options as users write them. An option is a field of a struct, an environment variable
  * or a word of a command line; numbers are decimal, without sign, blanks or unit.
  *
- * A struct that is filled from the environment cannot report an error. A variable that is no number
- * therefore becomes MUSTER_OPTION_BAD there, which no option allows, and the check that follows
- * says what is wrong with the variable.
+ * A struct that is filled from the environment cannot report an error. A variable that is not a
+ * number therefore becomes MUSTER_OPTION_BAD there, which no option allows, and the check that
+ * follows says what is wrong with the variable.
  *
  * Error texts name the option, its variable, the value and what is allowed.
  */
@@ -17,16 +17,17 @@
 
 #define MUSTER_OPTION_BAD UINT32_MAX
 
-/* what: "--hold-ms". MUSTER_INVALID: the text is not a number, or not from least to most. */
+/* what: the name for the error text, "--hold-ms". MUSTER_INVALID: the text is not a number, or out
+ * of its bounds. */
 MUSTER_CHECKED muster_status muster_option_parse_number(const char *what, const char *text,
                                                         uint32_t least, uint32_t most,
                                                         uint32_t *ret_number);
 
 /* The value of an environment variable; NULL if it is not set or empty. */
 const char *muster_option_variable(const char *name);
-/* MUSTER_OPTION_BAD if the variable is no number. */
+/* MUSTER_OPTION_BAD if the variable is not a number. */
 uint32_t muster_option_read_number(const char *name, uint32_t fallback);
-/* The same for a switch, which is 0 or 1; -1 if the variable is no number. */
+/* The same for a switch, which is 0 or 1; -1 if the variable is not a number. */
 int muster_option_read_switch(const char *name, int fallback);
 
 /* A number that an option gives, and its bounds. */
@@ -35,7 +36,7 @@ struct muster_option_range {
     uint32_t least, most;
 };
 
-/* MUSTER_INVALID: the number is out of its bounds, or the variable that it came from is none. */
+/* MUSTER_INVALID: the number is out of its bounds, or its variable is not a number. */
 MUSTER_CHECKED muster_status muster_option_check_number(uint32_t number,
                                                         struct muster_option_range range);
 MUSTER_CHECKED muster_status muster_option_check_switch(int value, const char *option,

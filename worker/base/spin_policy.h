@@ -4,10 +4,10 @@
  *
  * Polling saves a sleep and a wake, tens of microseconds. Between polls the thread yields
  * (sched_yield()), so that members that share a core hand it to each other without sleeping. How
- * long a yield takes tells who else wants the core:
+ * long a yield takes shows what else wants the core:
  *
- *   a yield takes   who else runs on the core     what follows
- *   up to 2 us      nobody                        The thread polls for longer between two yields: a
+ *   a yield takes   what else runs on the core    what follows
+ *   up to 2 us      nothing                       The thread polls for longer between two yields: a
  *                                                 yield hands the core even to work of the lowest
  *                                                 priority, for a slice, which would not have taken
  *                                                 the core by itself.
@@ -42,27 +42,29 @@ enum {
  * yields, in the unit of its user; it begins with 0. */
 struct muster_spin_parameters {
     /* How long a wait polls, at most. Several times the cost of a sleep and a wake, which is up to
-     * 50 us on a virtual machine: with less, two threads that wait for each other sleep in turn for
-     * good once one of them was late. */
+     * 50 us on a virtual machine: with less, two threads that wait for each other would sleep in
+     * turn for ever once one of them was late. */
     int64_t poll_ns;
     /* The same for a member that may have links over RDMA, and a core of its own: a wake by a
      * device costs more, namely a request, an interrupt and an acknowledgement. */
     int64_t poll_device_ns;
-    /* Polls of memory before descriptors are polled, at most. 1 after a yield that found others,
-     * and one more after each that found nobody. */
+    /* Polls of memory before descriptors are polled, at most. 1 after a yield to other work, and
+     * one more after each yield that found the core free. */
     uint32_t polls_max;
-    /* After a yield that found nobody: pause x factor + step, within the bounds. After one that
-     * found others: half the pause, or 0, within the bounds. */
+    /* After a yield that found the core free: pause x factor + step, within the bounds. After a
+     * yield to other work: half the pause, or 0, within the bounds. */
     uint32_t pause_min, pause_max, pause_factor, pause_step;
     bool pause_halves;
-    /* A thread with at least this pause is alone on its core: sleeps and moves are forgotten. */
+    /* A thread with at least this pause is alone on its core: the count of sleeps and moves starts
+     * again. */
     uint32_t pause_alone;
-    /* After so many yields in a row that found another member the thread sleeps, and the next time
-     * moves; after each move the number doubles, MUSTER_SPIN_DOUBLINGS times. With more members
-     * than cores the second number counts, which stays, and the thread always sleeps. */
+    /* After so many yields in a row to another member the thread sleeps once; after the next such
+     * row it moves. After each move the number doubles, MUSTER_SPIN_DOUBLINGS times. With more
+     * members than cores the second number is used: it does not grow, and the thread sleeps
+     * every time. */
     uint32_t shared_max, shared_max_crowded;
-    /* Waits that sleep at once after the first lost slice: doubled by each further slice, one fewer
-     * after each wait that polling ended. 0: none ever. */
+    /* The number of waits that sleep at once after the first lost slice. Each further lost slice
+     * doubles it; each wait that ends while the thread polls reduces it by one. 0: none ever. */
     uint32_t rests_min;
 };
 
@@ -107,7 +109,7 @@ enum muster_spin_action {
 /* A wait begins. */
 enum muster_spin_action muster_spin_policy_begin_wait(struct muster_spin_policy *policy);
 
-/* The thread has yielded, which took so long. */
+/* The thread has yielded; took_ns is how long that took. */
 void muster_spin_policy_note_yield(struct muster_spin_policy *policy, int64_t took_ns);
 
 /* What the thread waited for came while it polled. */

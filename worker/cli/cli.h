@@ -10,8 +10,6 @@
 
 #include "worker/base/status.h"
 
-#include <stdint.h>
-
 enum muster_cli_exit {
     MUSTER_CLI_DONE = 0,
     MUSTER_CLI_FAILED = 1,
@@ -25,12 +23,6 @@ int muster_cli_bench(int argc, char **argv);
 int muster_cli_plan(int argc, char **argv);
 int muster_cli_job(int argc, char **argv);
 int muster_cli_timeline(int argc, char **argv);
-
-/* Accepts whole decimal numbers only. MUSTER_INVALID names `what` ("--min", "-n"), the text and
- * the range. */
-MUSTER_CHECKED muster_status muster_cli_parse_number(const char *what, const char *text,
-                                                     uint32_t min, uint32_t max,
-                                                     uint32_t *ret_number);
 
 /* Prints "muster: " and the last error on standard error, and returns `exit_status`. */
 int muster_cli_fail(int exit_status);

@@ -39,7 +39,7 @@ static int64_t lasted_ms(const struct muster_job_response *job, uint32_t index)
 
 const char *muster_report_generation_head(void)
 {
-    return "generation  workers  hosts      lasted  next after  ended because";
+    return "generation  workers  hosts      lasted gap to next  ended because";
 }
 
 const char *muster_report_generation(const struct muster_job_response *job, uint32_t index,

@@ -20,7 +20,7 @@ struct muster_figures {
 /* The default cost model; nothing was measured. */
 void muster_figures_init(struct muster_figures *ret_figures);
 
-/* MUSTER_INVALID names what cannot be true: levels that do not exist, a figure that no machine has.
+/* MUSTER_INVALID names what is impossible: levels that do not exist, a figure that no machine has.
  * Figures come from outside (any client of the service may store them, also an older version), so
  * they are checked before use. */
 MUSTER_CHECKED muster_status muster_figures_check(const struct muster_figures *figures);

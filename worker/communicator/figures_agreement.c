@@ -1,4 +1,5 @@
-/* The agreement on link figures: a broadcast of rank 0's choice, then measuring if it says so. */
+/* The agreement on link figures: a broadcast of rank 0's choice, and measuring if that is the
+ * choice. */
 #include "worker/communicator/figures_agreement.h"
 
 #include <stdlib.h>

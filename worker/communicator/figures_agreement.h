@@ -1,9 +1,8 @@
 /*
- * The agreement of a group's members on link figures: they take what rank 0 has chosen, or all
- * measure together because rank 0 says so.
+ * The agreement of a group's members on link figures: they adopt the choice of rank 0, which may
+ * be that all measure together.
  *
- * May use: measure, figures, context, fabric, collectives, base. May not know: the session, the
- * service.
+ * May use: context, fabric, collectives, base. May not know: the session, the service.
  */
 #ifndef MUSTER_WORKER_COMMUNICATOR_FIGURES_AGREEMENT_H
 #define MUSTER_WORKER_COMMUNICATOR_FIGURES_AGREEMENT_H
@@ -32,9 +31,9 @@ struct muster_figures_group {
     uint32_t timeout_ms;                 /* for the broadcast, and again for measuring */
 };
 
-/* Called by all members alike; rank 0's choice replaces that of the others. Figures that cannot be
- * true are replaced by the default ones, by all members alike since all hold the same bytes, and
- * rank 0 logs it. Tuned algorithms of another group are dropped. Blocks. MUSTER_REJOIN: a member
+/* Called by all members alike; rank 0's choice replaces that of the others. Impossible figures
+ * are replaced by the default ones on all members alike, since all hold the same bytes; rank 0 logs
+ * that. Tuned algorithms of another group are dropped. Blocks. MUSTER_REJOIN: a member
  * died, or was missing at the deadline; ret_suspect as in muster_context_run(). */
 MUSTER_CHECKED muster_status muster_figures_agree(const struct muster_figures_group *group,
                                                   struct muster_figures_choice *choice,

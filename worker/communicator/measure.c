@@ -31,9 +31,9 @@ enum { CONTEXT_ALL, CONTEXT_MEASURING, CONTEXT_PAIRS };
 struct measuring {
     const struct muster_measure_options *options;
     struct muster_context *all;
-    struct muster_context *some; /* the ranks that measure; NULL: this one does not */
+    struct muster_context *active; /* of the ranks that measure; NULL: this one does not */
     struct muster_measure_pairs pairs;
-    struct muster_core_figures core; /* how many ranks share how many */
+    struct muster_core_figures core; /* the number of cores, and how many ranks share them */
     char *in;                        /* [MUSTER_MEASURE_SOURCE_BYTES]; borrowed */
     char *out;                       /* [MUSTER_MEASURE_TARGET_BYTES]; borrowed */
     double samples[SAMPLE_COUNT];
@@ -93,7 +93,7 @@ static muster_status create_context_of_some(struct measuring *measuring)
             ranks[count++] = rank;
         }
     }
-    return create_context(options, CONTEXT_MEASURING, ranks, count, index, &measuring->some);
+    return create_context(options, CONTEXT_MEASURING, ranks, count, index, &measuring->active);
 }
 
 /* Algorithms are named: choosing one by cost would take longer than the collective. */
@@ -112,10 +112,10 @@ static double *samples_of(struct measuring *measuring, enum muster_link_level le
     return &measuring->samples[SAMPLE_LEVELS + SAMPLES_PER_LEVEL * level];
 }
 
-/* Where more ranks than cores share a machine, replaces the latency. Ranks that wait sleep there,
- * so an exchange of one pair on an idle machine takes the longer the deeper its cores sleep. In a
- * collective they do not: there it matters how long an exchange keeps a core busy when all ranks
- * exchange at once. */
+/* Replaces the latency where more ranks than cores share a machine. Ranks that wait sleep there. On
+ * an otherwise idle machine one pair would measure how long a sleeping core takes to wake up. In a
+ * collective all cores are busy: what counts is how long an exchange keeps a core busy when all
+ * ranks exchange at once. */
 static muster_status measure_oversubscribed(struct measuring *measuring,
                                             enum muster_link_level level,
                                             struct muster_measure_pair *pair,
@@ -160,13 +160,14 @@ static muster_status measure_pair(struct measuring *measuring, enum muster_link_
     return measure_oversubscribed(measuring, level, &pair, &samples[SAMPLE_LATENCY]);
 }
 
-/* The barrier makes sure that no pair begins a stage before all have finished the one before. */
+/* The barrier makes sure that no pair begins a stage before all pairs have finished the previous
+ * one. */
 static muster_status run_stages(struct measuring *measuring, enum muster_link_level level)
 {
     for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
         struct muster_measure_role role =
             muster_measure_role(&measuring->pairs, measuring->options->rank, level, stage);
-        TRY(run(measuring, measuring->some, "dissemination",
+        TRY(run(measuring, measuring->active, "dissemination",
                 (struct muster_request){.collective = MUSTER_BARRIER}));
         if (role.active) {
             TRY(measure_pair(measuring, level, stage, &role));
@@ -251,14 +252,14 @@ static void set_figures(const double *medians, struct muster_cost_model *model)
 /* The ranks that measured exchange what they found and take the medians. */
 static muster_status combine(struct measuring *measuring, struct muster_cost_model *model)
 {
-    uint32_t ranks = muster_context_size(measuring->some);
+    uint32_t ranks = muster_context_size(measuring->active);
     AUTO_FREE double *all = calloc(ranks, sizeof measuring->samples);
     AUTO_FREE double *column = calloc(ranks, sizeof *column);
     AUTO_FREE double *sums = calloc(ranks, sizeof *sums);
     if (all == NULL || column == NULL || sums == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for the figures of %u ranks", ranks);
     }
-    TRY(run(measuring, measuring->some, "bruck",
+    TRY(run(measuring, measuring->active, "bruck",
             (struct muster_request){.collective = MUSTER_ALLGATHER,
                                     .in = measuring->samples,
                                     .out = all,
@@ -356,7 +357,7 @@ muster_status muster_measure(const struct muster_measure_options *options,
     *ret_suspect = UINT32_MAX;
     struct muster_cost_model model = *ret_model;
     muster_status status = measure_all(&measuring, &model);
-    muster_context_destroy(measuring.some);
+    muster_context_destroy(measuring.active);
     muster_context_destroy(measuring.all);
     muster_measure_pairs_finish(&measuring.pairs);
     if (status != MUSTER_OK) {

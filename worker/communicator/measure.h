@@ -1,14 +1,14 @@
 /*
  * Link figures: what the links of each level and the cores can do, for the cost model. The members
- * of a generation measure them together, in some 10 ms where each rank has a core, and in some 40
- * ms where links are slow or ranks share cores.
+ * of a generation measure them together, in some 10 ms where each rank has a core, and in some 60
+ * ms between hosts with slow links or where ranks share cores.
  *
  *   1. An allgather of all members shows which cores each may use.
- *   2. A few pairs of ranks measure each level (measure_pairs.h): first one pair at a time on what
- * it uses (latency, posting, the bandwidth of a port), then all that share something. The other
- *      ranks wait.
- *   3. Those that measured take the medians of what they found, and rank 0 broadcasts them, so that
- *      all members have the same.
+ *   2. A few pairs of ranks measure each level (measure_pairs.h): first pairs that share no
+ *      resource (latency, posting, the bandwidth of a port), then all pairs that share a resource:
+ *      the memory of a host, the port of a host, the uplink of a rack. The other ranks wait.
+ *   3. The ranks that measured exchange their results and take the medians. Rank 0 broadcasts
+ *      them, so that all members have the same figures.
  *
  * Only steps 1 and 3 involve all members; the work of step 2 does not grow with the job.
  *

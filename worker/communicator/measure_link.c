@@ -5,11 +5,11 @@
  *
  * The rate is measured with a stream. The receiver requests one message after the other, a few of
  * them in flight, each so large that it takes a quarter of a millisecond at the rate seen so far,
- * until it has seen enough. So the time is bounded at any rate, and nothing must be known
+ * until it has seen enough. So the time is bounded at any rate, and nothing has to be known
  * beforehand. There is no pause in which a shaped link could save up credit for a burst, and what
- * such a link lets through at the beginning is not counted. Streams that share something count in
- * the same interval and run a little longer than it: a stream that runs alone at the end would get
- * the whole rate.
+ * such a link lets through at the beginning is not counted. Streams that share a resource
+ * (measure.h) count in the same interval and run a little longer than it: a stream that runs alone
+ * at the end would get the whole rate.
  */
 #include "worker/communicator/measure_link.h"
 
@@ -38,8 +38,8 @@ enum {
     WARM_US = 3000,
     COUNTED_BYTES = 8 << 20,
     COUNTED_US = 4000,
-    SHARED_US = 20000, /* counted when streams share something. A shaped link may save up credit for
-                          a burst while the others pause; the longer this is, the less that
+    SHARED_US = 20000, /* counted when streams share a resource. A shaped link may save up credit
+                          for a burst while the others pause; the longer this is, the less that
                           matters */
     SHARED_BYTES_LEAST = 64 << 10, /* of a message then, as requests queue behind the data that goes
                                       the other way */
@@ -47,8 +47,7 @@ enum {
     WINDOWS = 3,
 };
 
-/* Latency --------------------------------------------------------------------------------------
- */
+/* Latency -------------------------------------------------------------------------------------- */
 
 /* Which of the two ranks send. */
 enum direction {
@@ -149,8 +148,7 @@ muster_status muster_measure_latency(struct muster_measure_pair *pair, double *r
     return MUSTER_OK;
 }
 
-/* Streams --------------------------------------------------------------------------------------
- */
+/* Streams -------------------------------------------------------------------------------------- */
 
 /*
  * A stream is what goes in one direction. The receiver sends requests, each of which is the size of
@@ -414,7 +412,7 @@ static muster_status failed_status(struct streams *streams, muster_status status
     return status;
 }
 
-/* After a thread was not scheduled for a while, it finds several messages at once. Merges such
+/* A thread that was not scheduled for some time finds several messages at once. Merges such
  * messages into one that was received when the last of them was. Returns how many messages remain.
  */
 static uint32_t merge_bunched(struct stream *stream, uint32_t first)
@@ -448,7 +446,7 @@ static double bytes_until(const struct stream *stream, double time_ns)
     return bytes;
 }
 
-/* The rate in the interval in which all streams that share something are counted; they began at
+/* The rate in the interval in which all streams that share a resource are counted; they began at
  * about the same time. A stream that stalled while the others went on did get less, so no part of
  * the interval is left out. On a fast link the messages may be used up earlier. */
 static double shared_GBps(const struct stream *stream)

@@ -17,7 +17,7 @@ enum {
 struct muster_measure_pair {
     struct muster_fabric *fabric; /* borrowed */
     uint64_t generation;
-    uint32_t context;  /* number of a context that nobody else uses between these two */
+    uint32_t context;  /* a context number that no other traffic of these two uses */
     uint32_t ranks[2]; /* global, ascending */
     uint32_t index;    /* of this rank in `ranks` */
     uint64_t sequence; /* of the last operation; counted here */
@@ -35,8 +35,9 @@ MUSTER_CHECKED muster_status muster_measure_latency(struct muster_measure_pair *
 /* The rate at which data arrives at this rank. The statuses are those of muster_operation_run().
  * - One way: the rate of the link for this pair alone. NAN on the lower rank, which only sends.
  *   Takes up to 7 ms, or two messages of 32 KiB if those take longer.
- * - Both ways, with other pairs that share something and begin at about the same time: this rank's
- *   part of what all of them get together. Takes up to 26 ms, or two messages of 64 KiB. */
+ * - Both ways, while other pairs that share a resource (measure.h) begin at about the same time:
+ * this rank's part of what all of them get together. Takes up to 26 ms, or two messages of 64 KiB.
+ */
 MUSTER_CHECKED muster_status muster_measure_rate(struct muster_measure_pair *pair, bool both_ways,
                                                  double *ret_GBps, uint32_t *ret_suspect);
 

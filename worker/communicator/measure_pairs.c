@@ -36,8 +36,7 @@ static uint32_t neighbour(uint32_t index, uint32_t count)
     return other < count ? other : index;
 }
 
-/* Partners --------------------------------------------------------------------------------------
- */
+/* Partners ------------------------------------------------------------------------------------- */
 
 /* The host that this one could measure with at a level, or NONE. Hosts of neighbouring racks are
  * paired by their place in the rack. */
@@ -115,8 +114,8 @@ static void choose(const struct muster_topology *topology, enum muster_link_leve
     }
 }
 
-/* The most streams that could share something: pairs of ranks of a host, ranks of a host, hosts of
- * a rack. */
+/* The most streams that could share a resource (measure.h): within a host one for each pair of its
+ * ranks, between hosts one for each rank of a host, between racks one for each host of a rack. */
 static uint32_t most_streams(const struct muster_topology *topology, enum muster_link_level level)
 {
     uint32_t most = 1;
@@ -185,8 +184,7 @@ void muster_measure_pairs_finish(struct muster_measure_pairs *pairs)
     }
 }
 
-/* Ranks ----------------------------------------------------------------------------------------
- */
+/* Ranks ---------------------------------------------------------------------------------------- */
 
 static struct muster_measure_role role_within(const struct muster_measure_pairs *pairs,
                                               const struct muster_position *here, uint32_t most)

@@ -1,8 +1,8 @@
 /*
- * Which pairs of ranks measure links. Neighbours measure what is between them: ranks 0 and 1 of a
+ * Which pairs of ranks measure links. Neighbours measure the link between them: ranks 0 and 1 of a
  * host, 2 and 3, and so on; likewise neighbouring hosts of a rack, and neighbouring racks. Of many
- * pairs only a few are taken, spread evenly, so that the work does not grow with the job. Pure: all
- * ranks compute the same.
+ * pairs only a few are selected, spread evenly, so that the work does not grow with the job. Pure:
+ * all ranks compute the same.
  *
  * May use: collectives, base.
  */
@@ -11,8 +11,8 @@
 
 #include "collectives/select/cost.h"
 
-/* The stages at each level: first pairs of which each has what it uses to itself, then all pairs
- * that share something. */
+/* The stages at each level: first pairs that share no resource, then all pairs that share one
+ * (measure.h). */
 enum muster_measure_stage {
     MUSTER_MEASURE_ALONE = 0,
     MUSTER_MEASURE_SHARED = 1,
@@ -21,9 +21,9 @@ enum { MUSTER_MEASURE_STAGES = 2 };
 
 /* What one rank does in a stage. */
 struct muster_measure_role {
-    bool active; /* false: nothing, and the rest has no meaning */
+    bool active; /* false: it does nothing, and the other fields are unset */
     uint32_t peer;
-    uint32_t streams; /* through what is shared, each way; at the level of the host, both ways */
+    uint32_t streams; /* through the shared resource, each way; within a host, both ways together */
 };
 
 struct muster_measure_pairs {
@@ -37,7 +37,7 @@ struct muster_measure_pairs {
 /* The levels of the links between these ranks, as bits 1 << enum muster_link_level. */
 unsigned muster_measure_levels(const struct muster_topology *topology);
 
-/* Where ranks share cores, as `core` says, few measure at once. MUSTER_FATAL: no memory. */
+/* Where ranks share cores (`core`), few measure at once. MUSTER_FATAL: no memory. */
 MUSTER_CHECKED muster_status muster_measure_pairs_init(const struct muster_topology *topology,
                                                        const struct muster_core_figures *core,
                                                        struct muster_measure_pairs *ret_pairs);

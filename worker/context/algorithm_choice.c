@@ -10,7 +10,7 @@ enum { DIGITS = 4 }; /* binary ones, of a count */
 
 void muster_choices_clear(struct muster_choices *choices)
 {
-    choices->made = 0;
+    choices->made_count = 0;
 }
 
 bool muster_choices_has_override(const struct muster_choices *choices,
@@ -44,7 +44,8 @@ static uint64_t rounded(uint64_t count)
 static const struct muster_choice *find(const struct muster_choices *choices,
                                         const struct muster_choice *wanted)
 {
-    uint32_t count = choices->made < MUSTER_CHOICES_MAX ? choices->made : MUSTER_CHOICES_MAX;
+    uint32_t count =
+        choices->made_count < MUSTER_CHOICES_MAX ? choices->made_count : MUSTER_CHOICES_MAX;
     for (uint32_t i = 0; i < count; i++) {
         const struct muster_choice *cached = &choices->cached[i];
         if (cached->count == wanted->count && cached->collective == wanted->collective &&
@@ -72,8 +73,8 @@ static muster_status choose_for_class(struct muster_choices *choices,
     const struct muster_choice *cached = find(choices, &wanted);
     if (cached == NULL) {
         TRY(muster_select(&rough, element_size_bytes, &choices->model, &wanted.algorithm));
-        cached = &choices->cached[choices->made % MUSTER_CHOICES_MAX];
-        choices->cached[choices->made++ % MUSTER_CHOICES_MAX] = wanted;
+        cached = &choices->cached[choices->made_count % MUSTER_CHOICES_MAX];
+        choices->cached[choices->made_count++ % MUSTER_CHOICES_MAX] = wanted;
     }
     *ret_algorithm = cached->algorithm;
     return MUSTER_OK;

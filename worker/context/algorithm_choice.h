@@ -1,8 +1,8 @@
 /*
  * Which algorithm the calls of a context run with: the overridden one, or the cheapest by the cost
- * model. A choice by cost may take milliseconds, so that it is made once for calls of about the
- * same size: those whose counts are the same when they are rounded up to four binary digits, which
- * are at most an eighth apart.
+ * model. A choice by cost may take milliseconds, so it is made once for calls of about the same
+ * size. Calls have about the same size if their counts are equal after rounding up to four binary
+ * digits; such counts differ by an eighth at most.
  *
  * May use: collectives, base.
  */
@@ -23,12 +23,12 @@ struct muster_choice {
     size_t algorithm;
 };
 
-/* What was chosen by these figures; the newest choices are cached. */
+/* The override, and the newest choices by this cost model. */
 struct muster_choices {
     struct muster_algorithm_override override;
     struct muster_cost_model model;
     struct muster_choice cached[MUSTER_CHOICES_MAX];
-    uint32_t made; /* so far; kept[made % MUSTER_CHOICES_MAX] is the oldest */
+    uint32_t made_count; /* so far; cached[made_count % MUSTER_CHOICES_MAX] is the oldest */
 };
 
 /* Drops all choices: something that they depend on has changed. */

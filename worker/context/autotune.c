@@ -3,9 +3,9 @@
  * ranks decide alike, because they decide by what they have in common: the calls that have
  * succeeded, in their order, and the times that they have exchanged.
  *
- * Such calls carry the flag MUSTER_CALL_TUNED. A call that another rank makes in another way, for
- * example by naming an algorithm, fails on all ranks, even if the algorithm is the same, and so
- * counts on none.
+ * Such calls carry the flag MUSTER_CALL_TUNED. If another rank makes the call in another
+ * way, for example by naming an algorithm, the call fails on all ranks, even if the algorithm is
+ * the same; so it counts on none.
  */
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@
 #include "worker/base/clock.h"
 #include "worker/context/context_parts.h"
 
-/* Exchanges what the calls of the round took. All ranks come here before the same call. */
+/* Exchanges what the calls of the round took. All ranks do so before the same call. */
 static muster_status exchange_times(struct muster_context *context,
                                     const struct muster_request *call,
                                     struct muster_call_class *call_class, uint32_t *ret_suspect)
@@ -64,7 +64,7 @@ static muster_status begin_run(struct muster_context *context, const struct must
     return MUSTER_OK;
 }
 
-/* A call whose time counts, by the algorithm whose turn it is. */
+/* A call whose time counts, with the algorithm that is being tried. */
 static muster_status time_call(struct muster_context *context, const struct muster_request *request,
                                struct muster_call_class *call_class, uint32_t *ret_suspect)
 {

@@ -24,7 +24,7 @@ struct muster_cached_operation {
     enum muster_memory_method method;   /* then; else 0 */
     size_t algorithm;
     size_t element_size_bytes;
-    bool tuned; /* autotuning has not chosen the algorithm yet: every call asks for it */
+    bool autotuning; /* its algorithm is not final: each call gets the one that is being tried */
     uint64_t scratch_bytes;
     size_t step_count;
     TAILQ_ENTRY(muster_cached_operation) order;

@@ -1,4 +1,4 @@
-/* A context: its ranks, whose turn it is, its memory; and the answers to questions about it. */
+/* A context: its ranks, the turns of its callers, its memory, and queries about it. */
 #include "worker/context/context.h"
 
 #include <stdatomic.h>
@@ -245,11 +245,11 @@ muster_status muster_context_run(struct muster_context *context,
     }
     struct muster_cached_operation *cached;
     TRY(muster_context_find(context, request, &cached));
-    return cached->tuned ? muster_context_launch_tuned(context, request, cached, suspect)
-                         : muster_context_launch(context, request, cached, 0, suspect);
+    return cached->autotuning ? muster_context_launch_tuned(context, request, cached, suspect)
+                              : muster_context_launch(context, request, cached, 0, suspect);
 }
 
-/* Questions ----------------------------------------------------------------------------------- */
+/* Queries ------------------------------------------------------------------------------------- */
 
 muster_status muster_context_algorithm(struct muster_context *context,
                                        const struct muster_request *request, size_t *ret_algorithm)
@@ -268,7 +268,7 @@ muster_status muster_context_is_tuned(struct muster_context *context,
     AUTO_TURN(context);
     struct muster_cached_operation *cached;
     TRY(muster_context_find(context, request, &cached));
-    *ret_tuned = !cached->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
+    *ret_tuned = !cached->autotuning; /* NOLINT(clang-analyzer-core.NullDereference): as above */
     return MUSTER_OK;
 }
 

@@ -73,11 +73,11 @@ uint64_t muster_context_progress(const struct muster_context *context);
  *
  * MUSTER_REJOIN: a link was lost, or the deadline passed; the text names the ranks that were waited
  * for, and *ret_suspect (ret_suspect may be NULL) is the global rank of the first of them. In all
- * other cases it is UINT32_MAX. The context is of no more use then: every further call returns the
- * same status and text.
+ * other cases it is UINT32_MAX. The context cannot be used any more then: every further call
+ * returns the same status and text.
  *
- * MUSTER_INVALID: the ranks disagree about the call. All of them get this status, but for ranks
- * that only send (the root of a broadcast) and may have been done before; the context can run
+ * MUSTER_INVALID: the ranks disagree about the call. All of them get this status, except ranks
+ * that only send (the root of a broadcast) and may have finished before; the context can run
  * further operations. A request that is wrong in itself gets this status here, before it has a
  * number. The other ranks do not learn of it: they wait until this rank makes the call that it
  * should have made, or until their deadline. */

@@ -1,15 +1,15 @@
 /*
  * A context from within: what its files share.
  *
- *   context.c               members and turns; questions about the context
- *   find_operation.c        from a request to its operation, cached or made
+ *   context.c               members and turns; queries about the context
+ *   find_operation.c        from a request to its operation, cached or new
  *   algorithm_choice.c      which algorithm, where none is named
  *   cached_operations.c     the cache
  *   launch.c                runs an operation on the buffers of a request
  *   local_work.c            what a rank does alone before and after that
  *   gpu_staging.c           buffers that are memory of a GPU
  *   shared_memory_launch.c  the operation in memory that the ranks share
- *   shared_memory_setup.c   how the ranks come to that memory, by collectives of the context
+ *   shared_memory_setup.c   creates that memory, by collectives of the context
  *   autotune.c              calls that try algorithms
  *
  * Private to the context. May use: executor.h, collectives, base.
@@ -42,7 +42,7 @@ struct muster_context {
 
     pthread_mutex_t mutex; /* guards `taken`, `tickets` and `turn` */
     pthread_cond_t turn_ended;
-    uint64_t tickets, turn;         /* tickets given out; the ticket whose turn it is */
+    uint64_t tickets, turn;         /* tickets issued; the ticket whose turn it is */
     bool taken;                     /* a call is under way; its caller owns what follows */
     uint64_t sequence;              /* of the last operation */
     struct muster_request_key *key; /* room for the key of any request */

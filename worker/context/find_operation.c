@@ -20,7 +20,7 @@ static bool may_tune(const struct muster_context *context, const struct muster_r
            muster_tuning_suits(plan);
 }
 
-/* Sets made->algorithm, and made->tuned if later calls may get another one. */
+/* Sets made->algorithm, and made->autotuning if later calls may get another one. */
 static muster_status choose(struct muster_context *context, const struct muster_request_key *key,
                             const struct muster_plan *plan, struct muster_cached_operation *made)
 {
@@ -37,7 +37,7 @@ static muster_status choose(struct muster_context *context, const struct muster_
             made->algorithm = call_class->tuned.algorithm;
             return MUSTER_OK;
         }
-        made->tuned =
+        made->autotuning =
             call_class != NULL ? !call_class->decided : !muster_tuning_is_full(&context->tuning);
     }
     return muster_choices_make(&context->choices, plan, made->element_size_bytes, &made->algorithm);
@@ -106,7 +106,7 @@ static muster_status make_operation(struct muster_context *context,
 static struct muster_cached_operation *drop_outdated(struct muster_context *context,
                                                      struct muster_cached_operation *cached)
 {
-    if (cached == NULL || !cached->tuned) {
+    if (cached == NULL || !cached->autotuning) {
         return cached;
     }
     const struct muster_plan plan = muster_context_plan(context, cached);

@@ -1,10 +1,11 @@
 /*
- * Buffers of a call that are memory of a GPU, which the CPU must not touch. There are two ways:
+ * Calls whose buffers are memory of a GPU, which the CPU must not touch. There are two ways:
  *
- *   direct  The links read the GPU's memory (RDMA), and the executor copies what arrives into it.
- * For calls by messages with one input that is not scaled, once all links of the operation are
- * open. staged  Memory of the host takes the place of the GPU's: the input is copied to it before
- * the call, and the output is copied back after it. For all other calls.
+ * - Direct: the links read the GPU's memory (RDMA), and the executor copies arriving data into it.
+ *   For calls that run by messages and have one input that is not scaled, once all links of the
+ *   operation are open.
+ * - Staged: the call uses memory of the host in place of the GPU's. The input is copied
+ *   to it before the call, and the output is copied back after it. For all other calls.
  *
  * Each rank chooses by itself: the algorithm and the messages are the same either way, and the same
  * as for memory of the host.
@@ -19,7 +20,7 @@
 
 struct muster_timeline;
 
-/* Memory of the host for staged calls; it stays from call to call. */
+/* Memory of the host for staged calls; it is reused by later calls. */
 struct muster_staging {
     char *memory; /* free() it */
     uint64_t size_bytes;
@@ -50,9 +51,9 @@ struct muster_gpu_call {
 /* Whether any buffer of the request is memory of a GPU. */
 bool muster_request_is_of_gpu(const struct muster_request *request);
 
-/* Fills the rest of `call`, of which `direct` and `timeline` are set. A direct one waits for what
- * the program has put on the default stream; of a staged one the input is copied. Of launch the
- * shared part counts. MUSTER_FATAL: no memory, or CUDA's name of the error. */
+/* Fills the rest of `call`, in which `direct` and `timeline` are set. A direct call waits for the
+ * work that the program has put on the default stream; a staged call copies its input. Only the
+ * shared part of `launch` is read. MUSTER_FATAL: no memory, or CUDA's name of the error. */
 MUSTER_CHECKED muster_status muster_gpu_call_begin(struct muster_gpu_call *call,
                                                    struct muster_staging *staging,
                                                    const struct muster_request *request,
@@ -63,7 +64,7 @@ MUSTER_CHECKED muster_status muster_gpu_call_begin(struct muster_gpu_call *call,
 MUSTER_CHECKED muster_status muster_gpu_call_finish(const struct muster_launch *launch,
                                                     struct muster_staging *staging);
 
-/* The call has succeeded: copies the output of a staged one to the caller's buffers. MUSTER_FATAL:
+/* The call has succeeded: copies the output of a staged call to the caller's buffers. MUSTER_FATAL:
  * as above. */
 MUSTER_CHECKED muster_status muster_gpu_call_end(const struct muster_gpu_call *call);
 

@@ -1,7 +1,7 @@
 /*
- * Launches the operation of a request: gives it a number, brings the data to where the operation
- * works on it, runs it in shared memory or by messages, and puts status and text into the caller's
- * terms.
+ * Launches the operation of a request: gives it a number, prepares its input, runs it in
+ * shared memory or by messages, finishes its output, and returns the status with an error text that
+ * names the call.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static void trace_call(const struct muster_context *context, const struct muster
     const struct muster_buffer_sizes *sizes = &launch->sizes;
     const struct muster_timeline_event span = {
         .stage = MUSTER_TIMELINE_CALL,
-        .peer = MUSTER_TIMELINE_NOBODY,
+        .peer = MUSTER_TIMELINE_NO_PEER,
         .start_ns = started_ns,
         .bytes = sizes->in_bytes > sizes->out_bytes ? sizes->in_bytes : sizes->out_bytes,
         .sequence = launch->sequence,
@@ -54,7 +54,7 @@ static void trace_call(const struct muster_context *context, const struct muster
     muster_timeline_add(timeline, &span);
 }
 
-/* Fills what belongs to this launch alone, but for its buffers and its number. */
+/* Fills what belongs to this launch alone, except its buffers and its number. */
 static struct muster_launch prepare(const struct muster_context *context,
                                     const struct muster_request *request,
                                     const struct muster_cached_operation *cached, uint8_t flags)
@@ -86,7 +86,7 @@ static muster_status run(struct muster_context *context,
 }
 
 /* After a failure that the other ranks may not share, their operations and this rank's may no
- * longer have the same numbers, so that the context is of no more use. */
+ * longer have the same numbers, so the context cannot be used any more. */
 static muster_status fail(struct muster_context *context, const struct muster_launch *launch,
                           muster_status status)
 {
@@ -95,7 +95,7 @@ static muster_status fail(struct muster_context *context, const struct muster_la
                               (unsigned long long)launch->sequence, context->name,
                               (unsigned long long)context->generation);
     if (status == MUSTER_INVALID) {
-        return status; /* all ranks failed this one alike */
+        return status; /* the operation failed on all ranks alike */
     }
     context->broken = status == MUSTER_RETRY ? MUSTER_REJOIN : status;
     (void)snprintf(context->broken_text, sizeof context->broken_text, "%s", muster_last_error());
@@ -106,10 +106,10 @@ static muster_status fail(struct muster_context *context, const struct muster_la
  * Buffers are memory of the host, or direct->pairs[0] says which are a GPU's that the links read;
  * direct may be NULL.
  *
- * The order: memory is reserved first, because an operation that has a number is one that the other
- * ranks wait for. Then this rank's own buffers are gathered, which needs nobody. Then the operation
- * gets its number and runs. Results are finished (averaged, scaled, copied to further buffers) only
- * after it has succeeded, so that progress is counted for a result that is there.
+ * The order: memory is reserved first, because the other ranks wait for an operation as soon as it
+ * has a number. Then this rank's own buffers are gathered, which needs no other rank. Then the
+ * operation gets its number and runs. Results are finished (averaged, scaled, copied to further
+ * buffers) only after it has succeeded, so that progress is counted for a result that is there.
  */
 static muster_status launch_with(struct muster_context *context,
                                  const struct muster_request *request,

@@ -13,16 +13,16 @@
 /* How the request reduces. */
 struct muster_reduction muster_local_reduction(const struct muster_request *request);
 
-/* Scratch that muster_local_begin() needs. Of launch, here and below, the shared part and the
- * reduction count. */
+/* Scratch that muster_local_begin() needs. Here and below, only the shared part and the
+ * reduction count of `launch` are read. */
 uint64_t muster_local_scratch_bytes(const struct muster_request *request,
                                     const struct muster_launch *launch);
 
-/* Returns what the operation is to take for INPUT. */
+/* Returns the buffer that the operation uses as INPUT. */
 const void *muster_local_begin(const struct muster_request *request,
                                const struct muster_launch *launch, void *scratch);
 
-/* Makes the results of what the operation has left in OUTPUT. Always MUSTER_OK. */
+/* Computes the results from what the operation has left in OUTPUT. Always MUSTER_OK. */
 MUSTER_CHECKED muster_status muster_local_end(const struct muster_request *request,
                                               const struct muster_launch *launch);
 

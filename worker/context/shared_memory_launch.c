@@ -1,3 +1,4 @@
+/* Runs an operation in the memory that the ranks of a context share. */
 #include "worker/context/shared_memory_launch.h"
 
 #include <stdio.h>
@@ -5,7 +6,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 
-enum { FABRIC_TURN_NS = 20 * 1000 }; /* for what has arrived meanwhile */
+enum { FABRIC_POLL_NS = 20 * 1000 }; /* the time to progress the fabric in one check */
 
 /* What a rank that waits in the memory needs to poll the fabric. */
 struct polling {
@@ -13,7 +14,7 @@ struct polling {
     const struct muster_launch *launch;
 };
 
-/* Lets the fabric do what is due, and learns from it whether a rank of the context is lost. */
+/* Progresses the fabric, and checks whether it has lost a rank of the context. */
 static muster_status poll_fabric(void *user, uint32_t *ret_suspect)
 {
     const struct polling *polling = user;
@@ -21,7 +22,7 @@ static muster_status poll_fabric(void *user, uint32_t *ret_suspect)
     const struct muster_launch *launch = polling->launch;
     const bool never = false;
     muster_status status =
-        muster_fabric_wait(fabric, launch->generation, &never, muster_clock_ns() + FABRIC_TURN_NS);
+        muster_fabric_wait(fabric, launch->generation, &never, muster_clock_ns() + FABRIC_POLL_NS);
     if (status != MUSTER_RETRY) {
         return status;
     }
@@ -43,24 +44,16 @@ muster_status muster_context_memory_run(const struct muster_context_memory *shar
                                         uint32_t *ret_suspect)
 {
     struct polling polling = {.shared = shared, .launch = launch};
-    const struct muster_group_step work = {
-        .sequence = launch->sequence,
-        .call = &launch->call,
-        .shape = &launch->shape,
-        .reduction = &launch->reduction,
-        .method = method,
-        .buffers = shared->reach.buffers,
-        .in = launch->in,
-        .out = launch->out,
-        .deadline_ns = launch->deadline_ns,
-        .check = poll_fabric,
-        .user = &polling,
-    };
+    const struct muster_group_step step = {.launch = launch,
+                                           .method = method,
+                                           .buffers = shared->reach.buffers,
+                                           .check = poll_fabric,
+                                           .user = &polling};
     TRY(muster_fabric_check(shared->fabric, launch->generation));
     if (method == 0) {
-        return muster_group_memory_announce(shared->memory, &work, ret_suspect);
+        return muster_group_memory_announce(shared->memory, &step, ret_suspect);
     }
-    muster_status status = muster_group_memory_run(shared->memory, &work, ret_suspect);
+    muster_status status = muster_group_memory_run(shared->memory, &step, ret_suspect);
     if (status == MUSTER_INVALID) {
         /* Ranks that run another collective by messages no longer poll the memory. */
         char text[MUSTER_ERROR_MAX];

@@ -1,5 +1,5 @@
 /*
- * A context whose ranks share memory: how its operations are done there.
+ * Runs operations of a context in the memory that its ranks share.
  *
  * Private to the context. May use: device, executor.h, fabric, collectives, base.
  */
@@ -18,8 +18,9 @@ struct muster_context_memory {
     const uint32_t *ranks;        /* of the context, global; borrowed */
 };
 
-/* An operation in it; or, with method 0, only the word that it is done elsewhere. The statuses of
- * muster_operation_run(): where the members disagree, all have been told. */
+/* Runs an operation in the memory. With method 0 it only announces there that this operation runs
+ * by messages. Statuses are those of muster_operation_run(); if the members disagree, all of them
+ * are sent an abort. */
 MUSTER_CHECKED muster_status muster_context_memory_run(const struct muster_context_memory *shared,
                                                        const struct muster_launch *launch,
                                                        unsigned method, uint32_t *ret_suspect);

@@ -13,7 +13,7 @@ struct setup {
     uint32_t *ret_suspect;
 };
 
-/* Tells the descriptor of this context apart from other descriptors on the link. */
+/* Identifies the descriptor of this context among others on the link. */
 static uint64_t tag_of(const struct setup *setup)
 {
     return UINT64_C(0x636f6e7465787400) << 8 ^ setup->context->number;
@@ -135,7 +135,7 @@ static muster_status open_on_all(const struct setup *setup,
     muster_group_memory_begin(*memory, setup->context->sequence + 1);
     TRY(all_ranks(setup, reads, &reads));
     *ret_reach =
-        (struct muster_memory_reach){.slot_bytes = MUSTER_GROUP_STAGING_BYTES, .buffers = reads};
+        (struct muster_memory_reach){.staging_bytes = MUSTER_GROUP_STAGING_BYTES, .buffers = reads};
     return MUSTER_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Counts to a thousand in steps, and how much work the workers did, while they come and go. */
+/* Counts to a thousand, and counts the work of all workers, while workers come and go. */
 #include <muster.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +9,13 @@
 /* What the job must not lose. */
 struct state {
     int64_t step;
-    int64_t work; /* one for each worker and step */
+    int64_t work; /* one unit for each worker and step */
 };
 
 static muster_status count(muster_session *session, void *user)
 {
     struct state *state = user;
-    /* Asked anew in each call: they may have changed. */
+    /* Read in each call: they may have changed. */
     unsigned rank = muster_rank(session, MUSTER_GLOBAL);
     unsigned size = muster_size(session, MUSTER_GLOBAL);
     if (rank == 0) {

@@ -28,9 +28,9 @@ void muster_operation_destroy(struct muster_operation *operation);
 bool muster_operation_reads_gpu(const struct muster_operation *operation, uint64_t generation);
 
 /* Blocks until this rank's part is done. The launch is borrowed until then. MUSTER_RETRY: the
- * deadline has passed; MUSTER_INVALID: the members disagree (all peers have been told);
- * MUSTER_REJOIN. In all cases no transfer is left posted. ret_suspect: as in muster_context_run().
- */
+ * deadline has passed. MUSTER_INVALID: the ranks disagree; all peers have been sent an abort.
+ * MUSTER_REJOIN: a link was lost, or the generation was revoked. In all cases no transfer stays
+ * posted. ret_suspect: as in muster_context_run(). */
 MUSTER_CHECKED muster_status muster_operation_run(struct muster_operation *operation,
                                                   const struct muster_launch *launch,
                                                   uint32_t *ret_suspect);

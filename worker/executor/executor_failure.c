@@ -12,68 +12,69 @@ enum {
     ABORT_GRACE_MS = 10,  /* for aborts to leave */
 };
 
-struct waited {
+/* The ranks that the operation waits for. */
+struct awaited {
     uint32_t ranks[LISTED_RANKS_MAX]; /* global */
     size_t count;
     bool more;
     const struct muster_step *step; /* of the first */
 };
 
-static void note_waited(struct waited *waited, uint32_t rank, const struct muster_step *step)
+static void add_awaited(struct awaited *awaited, uint32_t rank, const struct muster_step *step)
 {
-    for (size_t i = 0; i < waited->count; i++) {
-        if (waited->ranks[i] == rank) {
+    for (size_t i = 0; i < awaited->count; i++) {
+        if (awaited->ranks[i] == rank) {
             return;
         }
     }
-    if (waited->count == LISTED_RANKS_MAX) {
-        waited->more = true;
+    if (awaited->count == LISTED_RANKS_MAX) {
+        awaited->more = true;
         return;
     }
-    if (waited->count == 0) {
-        waited->step = step;
+    if (awaited->count == 0) {
+        awaited->step = step;
     }
-    waited->ranks[waited->count++] = rank;
+    awaited->ranks[awaited->count++] = rank;
 }
 
-/* First the ranks whose messages have not arrived; only then those that have not received ours,
- * which may be a mere consequence. */
-static struct waited find_waited(const struct muster_operation *operation)
+/* First the ranks whose messages have not arrived, then the ranks that have not received this
+ * rank's messages: these may only be a consequence of the first. */
+static struct awaited find_awaited(const struct muster_operation *operation)
 {
-    struct waited waited = {.count = 0};
+    struct awaited awaited = {.count = 0};
     for (int sends = 0; sends < 2; sends++) {
         for (size_t i = 0; i < operation->schedule.step_count; i++) {
-            const struct message *message = &operation->messages[i];
+            const struct muster_message *message = &operation->messages[i];
             bool entered = i < message->lane->next;
             if (entered && message->pending &&
                 (message->step->kind == MUSTER_STEP_SEND) == (sends == 1)) {
-                note_waited(&waited, message->transfer.peer, message->step);
+                add_awaited(&awaited, message->transfer.peer, message->step);
             }
         }
     }
-    return waited;
+    return awaited;
 }
 
 static muster_status report_deadline(const struct muster_operation *operation,
                                      uint32_t *ret_suspect)
 {
-    struct waited waited = find_waited(operation);
-    if (waited.count == 0) {
+    struct awaited awaited = find_awaited(operation);
+    if (awaited.count == 0) {
         return muster_error_set(MUSTER_RETRY, "the deadline passed before the local work was done");
     }
     char list[16 * LISTED_RANKS_MAX] = "";
     size_t used = 0;
-    for (size_t i = 0; i < waited.count; i++) {
+    for (size_t i = 0; i < awaited.count; i++) {
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%u", i == 0 ? "" : ", ",
-                                 waited.ranks[i]);
+                                 awaited.ranks[i]);
     }
-    *ret_suspect = waited.ranks[0];
+    *ret_suspect = awaited.ranks[0];
     return muster_error_set(MUSTER_RETRY,
                             "the deadline passed while it waited for rank%s %s%s "
                             "(lane %u, round %u: %s)",
-                            waited.count == 1 ? "" : "s", list, waited.more ? " and more" : "",
-                            waited.step->lane, waited.step->round,
-                            waited.step->kind == MUSTER_STEP_SEND ? "send" : "receive");
+                            awaited.count == 1 ? "" : "s", list, awaited.more ? " and more" : "",
+                            awaited.step->lane, awaited.step->round,
+                            awaited.step->kind == MUSTER_STEP_SEND ? "send" : "receive");
 }
 
 /* Whether the reason came from a peer, which has put its own rank before it. */

@@ -27,7 +27,7 @@ static struct place place_of(const struct muster_operation *operation, uint8_t b
                           .gpu = operation->gpu[buffer]};
 }
 
-static struct place behind(struct place place, uint64_t offset_bytes)
+static struct place advance(struct place place, uint64_t offset_bytes)
 {
     place.at += offset_bytes;
     return place;
@@ -46,11 +46,11 @@ static muster_status copy(const struct muster_operation *operation, struct place
     return MUSTER_OK;
 }
 
-/* *ret_here is where the CPU can read it: copied to the block, if it is memory of a GPU. */
+/* *ret_host: the data where the CPU can read it, which is `block` if `from` is memory of a GPU. */
 static muster_status copy_to_host(const struct muster_operation *operation, struct place from,
-                                  struct place block, size_t size_bytes, struct place *ret_here)
+                                  struct place block, size_t size_bytes, struct place *ret_host)
 {
-    *ret_here = from.gpu != NULL ? block : from;
+    *ret_host = from.gpu != NULL ? block : from;
     return from.gpu != NULL ? copy(operation, block, from, size_bytes) : MUSTER_OK;
 }
 
@@ -68,12 +68,12 @@ static muster_status combine(const struct muster_operation *operation, struct pl
     const struct place second = {.at = blocks + BLOCK_BYTES};
     for (uint64_t done = 0; done < size_bytes; done += most) {
         size_t size = size_bytes - done < most ? (size_t)(size_bytes - done) : most;
-        struct place to = behind(target, done);
+        struct place to = advance(target, done);
         struct place result = to.gpu != NULL ? block : to;
         struct place one;
         struct place other;
-        TRY(copy_to_host(operation, behind(left, done), block, size, &one));
-        TRY(copy_to_host(operation, behind(right, done), second, size, &other));
+        TRY(copy_to_host(operation, advance(left, done), block, size, &one));
+        TRY(copy_to_host(operation, advance(right, done), second, size, &other));
         muster_reduction_combine(&operation->launch->reduction, result.at, one.at, other.at,
                                  size / element_bytes);
         if (to.gpu != NULL) {
@@ -90,18 +90,19 @@ static muster_status combine(const struct muster_operation *operation, struct pl
 static void consume(struct muster_transfer *transfer, uint64_t offset_bytes, const void *data,
                     size_t size_bytes)
 {
-    struct message *message = transfer->owner;
+    struct muster_message *message = transfer->owner;
     struct muster_operation *operation = message->lane->operation;
     const struct muster_step *step = message->step;
-    struct place target = behind(place_of(operation, step->target, step->at), offset_bytes);
+    struct place target = advance(place_of(operation, step->target, step->at), offset_bytes);
     const struct place arrived = {.at = (char *)data}; /* only read */
     muster_status status;
     if (transfer->to_gpu) {
         status = muster_gpu_copy(target.gpu, target.at, data, size_bytes);
     } else {
-        status = combine(operation, target,
-                         behind(place_of(operation, step->source, step->span.offset), offset_bytes),
-                         arrived, size_bytes);
+        status =
+            combine(operation, target,
+                    advance(place_of(operation, step->source, step->span.offset), offset_bytes),
+                    arrived, size_bytes);
     }
     message->failed_copy = message->failed_copy || status != MUSTER_OK;
     if (status != MUSTER_OK && operation->gpu_reason[0] == '\0') {
@@ -110,7 +111,7 @@ static void consume(struct muster_transfer *transfer, uint64_t offset_bytes, con
     }
 }
 
-void muster_message_prepare_gpu(struct message *message)
+void muster_message_prepare_gpu(struct muster_message *message)
 {
     const struct muster_operation *operation = message->lane->operation;
     const struct muster_step *step = message->step;
@@ -128,7 +129,7 @@ void muster_message_prepare_gpu(struct message *message)
     }
 }
 
-muster_status muster_message_check_gpu(const struct message *message)
+muster_status muster_message_check_gpu(const struct muster_message *message)
 {
     return message->failed_copy
                ? muster_error_set(MUSTER_FATAL, "%s", message->lane->operation->gpu_reason)

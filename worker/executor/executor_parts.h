@@ -8,7 +8,7 @@
 #include "worker/base/status.h"
 #include "worker/executor/executor.h"
 
-struct lane {
+struct muster_lane {
     struct muster_operation *operation;
     size_t first, end;        /* its steps: [first, end) of the schedule */
     size_t start, next;       /* the present round: [start, next) */
@@ -18,11 +18,11 @@ struct lane {
 };
 
 /* A step's message; unused where the step is local. */
-struct message {
+struct muster_message {
     struct muster_transfer transfer; /* first: the fabric hands it back */
     const struct muster_step *step;
-    struct lane *lane;
-    uint32_t ordinal;
+    struct muster_lane *lane;
+    uint32_t ordinal; /* its number among the messages of its lane, peer and direction */
     uint8_t turn;     /* of its round */
     bool early;       /* it is posted with the round before its own */
     bool pending;     /* posted and not done */
@@ -32,17 +32,18 @@ struct message {
 struct muster_operation {
     struct muster_fabric *fabric; /* borrowed; NULL: the schedule has no messages */
     struct muster_schedule schedule;
-    const uint32_t *ranks;    /* borrowed */
-    struct message *messages; /* [schedule.step_count] */
-    struct lane *lanes;       /* [schedule.lanes] */
-    uint32_t *peers;          /* [peer_count] the schedule's distinct peers, global ranks */
+    const uint32_t *ranks;           /* borrowed */
+    struct muster_message *messages; /* [schedule.step_count] */
+    struct muster_lane *lanes;       /* [schedule.lanes] */
+    uint32_t *peers;                 /* [peer_count] the schedule's distinct peers, global ranks */
     size_t peer_count;
 
     /* Of the present launch. */
     const struct muster_launch *launch;
     struct muster_timeline *timeline; /* the fabric's; or NULL */
     char *buffers[3];                 /* by enum muster_buffer */
-    /* Likewise: the allocation, if it is memory of a GPU; and whether any is. */
+    /* By enum muster_buffer: the allocation of a GPU that the buffer is in, or NULL. on_gpu: one is
+     * not NULL. */
     const struct muster_gpu_memory *gpu[3];
     bool on_gpu;
     char gpu_reason[128]; /* why the first copy failed; "": none did */

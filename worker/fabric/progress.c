@@ -514,6 +514,9 @@ static void wake_free(struct muster_watch *watch)
 
 muster_status muster_progress_init(struct muster_fabric *fabric)
 {
+    /* Nothing is known of the host before the first generation: each wait sleeps at once. */
+    const struct muster_spin_host unknown = {.quota_millis = 0};
+    muster_spin_policy_init(&fabric->spin_policy, &muster_spin_on_links, &unknown);
     muster_mutex_init(&fabric->lock);
     pthread_cond_init(&fabric->idle, NULL);
     fabric->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

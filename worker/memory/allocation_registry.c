@@ -1,4 +1,4 @@
-/* muster_alloc() and muster_free(), and the table of what they have given out. */
+/* muster_alloc() and muster_free(), and the table of their allocations. */
 #include "worker/memory/allocation_registry.h"
 
 #include "worker/base/thread.h"
@@ -33,6 +33,8 @@ static muster_status add(struct muster_allocation allocation)
     return MUSTER_OK;
 }
 
+/* Makes sealed memory, maps it, and adds it to the table. The table is bounded, so that may fail,
+ * too: then all is undone. */
 muster_status muster_alloc(size_t size_bytes, void **ret_memory)
 {
     size_t rounded =

@@ -30,7 +30,7 @@ bool muster_allocation_find(const void *data, size_t size_bytes,
 /* False once the allocation has been freed. */
 bool muster_allocation_is_live(uint64_t id);
 
-/* Grows with each allocation that is freed: peers then have mappings, and caches entries, to drop.
+/* Grows with each allocation that is freed: peers then drop mappings, and caches drop entries.
  */
 uint64_t muster_allocation_freed_count(void);
 

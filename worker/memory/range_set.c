@@ -59,6 +59,8 @@ bool muster_range_set_add(struct muster_range_set *set, struct muster_range rang
     return replace(set, index, index_end, &range, 1);
 }
 
+/* All ranges that the removed one touches are replaced by what is left of them: at most one below
+ * it and one above. */
 void muster_range_set_remove(struct muster_range_set *set, struct muster_range range)
 {
     size_t index = first_ending(set, range.begin + 1);

@@ -9,15 +9,16 @@
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-/* The kernel kills a process that exceeds the limit of the size of files (SIGXFSZ), here, too. */
+/* The limit of the size of files holds for a memfd, too: the kernel kills a process that exceeds it
+ * (SIGXFSZ). */
 static muster_status check_limit(size_t size_bytes)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         size_bytes > limit.rlim_cur) {
         return muster_error_set(MUSTER_FATAL,
-                                "%zu bytes of shared memory: files of this process may have %llu "
-                                "bytes (ulimit -f), which counts here, too",
+                                "%zu bytes of shared memory are more than the limit of the size of "
+                                "files, %llu bytes (ulimit -f), which counts for it, too",
                                 size_bytes, (unsigned long long)limit.rlim_cur);
     }
     return MUSTER_OK;
@@ -44,12 +45,13 @@ muster_status muster_shared_memory_check(int fd, size_t size_bytes)
 {
     struct stat stat;
     if (fstat(fd, &stat) != 0 || stat.st_size < 0 || (size_t)stat.st_size != size_bytes) {
-        return muster_error_set(MUSTER_INVALID, "a descriptor that is not %zu bytes of memory",
+        return muster_error_set(MUSTER_INVALID, "the descriptor is not of %zu bytes of memory",
                                 size_bytes);
     }
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS) {
-        return muster_error_set(MUSTER_INVALID, "memory that its owner could take away");
+        return muster_error_set(MUSTER_INVALID,
+                                "the memory is not sealed: its owner could truncate it");
     }
     return MUSTER_OK;
 }

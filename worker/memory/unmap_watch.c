@@ -80,7 +80,7 @@ static void handle_event_locked(const struct uffd_msg *event)
     }
 }
 
-/* The calls whose events are read return then. */
+/* Reads all pending events. A munmap() or other call returns when its event has been read. */
 static void read_events_locked(void)
 {
     struct uffd_msg events[EVENTS_AT_ONCE];
@@ -189,6 +189,8 @@ static int start_monitor(void)
     return failed;
 }
 
+/* Opens what the monitor needs, then starts it. All is tried before the first failure is returned
+ * (an errno), so that one clean-up serves for all. */
 static int start(void)
 {
     if (!state.fork_handled) {

@@ -18,13 +18,13 @@
  * - Deadlock: a thread that frees memory waits for the monitor, and may hold the locks of malloc().
  *   So the monitor neither allocates nor frees, nor does any thread under the lock of the log.
  * - Only private anonymous memory is watched (malloc, stacks, mmap(MAP_ANONYMOUS)): pages of a
- *   shared file also go away when somebody truncates the file, without an event. The kind of a page
- *   is read from /proc/self/pagemap. What the kernel refuses is not watched: files, memory of
- *   another userfaultfd, parts of huge pages that were mapped as such.
+ *   shared file also go away when a process truncates the file, without an event. The kind of
+ *   a page is read from /proc/self/pagemap. What the kernel refuses is not watched: files, memory
+ *   of another userfaultfd, parts of huge pages that were mapped as such.
  * - Memory stays watched until it is unmapped or the watch ends, even if no user needs it any more.
  *   The number of ranges bounds what the kernel keeps; memory beyond that is not watched.
- * - After fork() the child has no watch, waits for no thread, and is told that all memory went
- *   away. It may watch anew. A process may end at any time.
+ * - After fork() the child has no watch and waits for no thread; collect() reports that all memory
+ *   went away. It may watch anew. A process may end at any time.
  * - Without userfaultfd (before Linux 5.7, or with a filter of system calls, as many containers
  *   have) nothing is watched, and MUSTER_LOG=debug says so. From Linux 5.11 no privilege is needed;
  *   before, vm.unprivileged_userfaultfd=1 or a capability is.
@@ -53,14 +53,14 @@ struct muster_unmap_report {
     struct muster_range gone[MUSTER_UNMAP_REPORT_MAX];
 };
 
-/* An interface, so that tests can pretend. */
+/* An interface, so that tests can replace it. */
 struct muster_unmap_watch_ops {
     /* Begins to use the others. Returns the first position for collect(). */
     uint64_t (*hold)(void);
     void (*release)(void);
 
-    /* Watches whole pages, which are in use and exist (were written, or read by a device) from the
-     * call to its return. True: from now on it is reported when they go away. False: they cannot be
+    /* Watches whole pages, which are in use and exist (were written, or read by a device) during
+     * the whole call. True: from now on it is reported when they go away. False: they cannot be
      * watched. Cheap for pages that are watched already. */
     bool (*watch)(const void *base, size_t size_bytes);
 

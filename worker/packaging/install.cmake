@@ -1,5 +1,5 @@
-# What `cmake --install` puts where: the header, both libraries, the programs, and what pkg-config and
-# CMake need to find them.
+# What `cmake --install` installs: the header, both libraries, the programs, and the files by which
+# pkg-config and CMake find them.
 install(FILES worker/muster.h TYPE INCLUDE)
 install(TARGETS muster_shared EXPORT musterShared)
 install(TARGETS muster_static EXPORT musterStatic)
@@ -18,7 +18,7 @@ set(templates ${CMAKE_CURRENT_LIST_DIR})
 set(generated ${PROJECT_BINARY_DIR}/packaging)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/muster)
 
-# Below the prefix unless these were given as absolute paths.
+# Relative to the prefix, unless given as absolute paths.
 foreach(folder LIBDIR INCLUDEDIR)
     cmake_path(IS_ABSOLUTE CMAKE_INSTALL_${folder} absolute)
     if(absolute)

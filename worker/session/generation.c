@@ -28,7 +28,7 @@ enum { HOLD_LEAST_MS = 50 };
 
 /* The answer to Join --------------------------------------------------------------------------- */
 
-/* Hosts that follow each other and name the same rack are one. sizes: room for the hosts' and then
+/* Consecutive hosts that name the same rack form one rack. sizes: room for the hosts' and then
  * the racks'. */
 static muster_status make_topology(const struct muster_join_response *response, uint32_t *sizes,
                                    struct muster_topology *ret_topology)
@@ -186,7 +186,7 @@ static muster_status create_context(struct muster_session *session, muster_scope
 
 /* Beginning and end ---------------------------------------------------------------------------- */
 
-/* Takes the lists that the generation keeps out of the response. */
+/* Fills in the generation and opens its links. Takes the lists that it owns out of the response. */
 static muster_status fill(struct muster_session *session, struct muster_join_response *response)
 {
     struct muster_generation *generation = &session->generation;
@@ -246,7 +246,7 @@ static muster_status share_memory(struct muster_session *session, uint32_t *ret_
     return MUSTER_OK;
 }
 
-/* What the members exchange before the first collective of the user. */
+/* The exchanges of the members before the first collective of the user. */
 static muster_status prepare(struct muster_session *session)
 {
     uint32_t suspect = UINT32_MAX;
@@ -261,8 +261,8 @@ static muster_status prepare(struct muster_session *session)
     if (status != MUSTER_REJOIN) {
         return status;
     }
-    /* A member died meanwhile. The generation is revoked, and collectives may begin: the first one
-     * returns MUSTER_REJOIN. */
+    /* A member died during the preparation. The generation is revoked, and collectives may begin:
+     * the first one returns MUSTER_REJOIN. */
     char text[MUSTER_ERROR_MAX];
     (void)snprintf(text, sizeof text, "%s", muster_last_error());
     status = muster_session_handle_result(session, session->generation.number, status, suspect);

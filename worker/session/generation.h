@@ -9,7 +9,7 @@
 
 /* Opens the links, creates the contexts, agrees on link figures and lets collectives begin. Takes
  * lists out of the response. MUSTER_FATAL: no memory, or an answer that contradicts itself. On
- * failure nothing of the generation is left but its number. */
+ * failure only the number of the generation remains. */
 MUSTER_CHECKED muster_status muster_session_begin_generation(struct muster_session *session,
                                                              struct muster_join_response *response);
 

@@ -8,7 +8,7 @@
 
 #include "worker/session/session_parts.h"
 
-/* True if this member is to leave: the program, the service or a SIGTERM asks for it. */
+/* True if this member is to leave: the program, the service or a SIGTERM has requested it. */
 bool muster_session_is_leaving(struct muster_session *session);
 
 /* MUSTER_REJOIN: no generation is running at the moment. MUSTER_ENDED: there will be none. */

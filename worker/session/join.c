@@ -21,7 +21,7 @@ enum {
     PAUSE_MAX_MS = 200,    /* after failures that the client does not back off from by itself */
 };
 
-/* The fabric ---------------------------------------------------------------------------------- */
+/* The fabric ----------------------------------------------------------------------------------- */
 
 /* The address that reaches the rendezvous is the likeliest to reach the peers. */
 static muster_status make_fabric(struct muster_session *session)
@@ -40,7 +40,7 @@ static muster_status make_fabric(struct muster_session *session)
     return MUSTER_OK;
 }
 
-/* Asking -------------------------------------------------------------------------------------- */
+/* Join requests -------------------------------------------------------------------------------- */
 
 static void fill_request(struct muster_session *session, struct muster_join_request *request)
 {
@@ -133,7 +133,7 @@ static muster_status too_few_error(const struct muster_session *session,
                             timeout_ms / 1000, timeout_ms % 1000 / 100, missing);
 }
 
-/* A random pause, so that the members do not all ask again at the same time. */
+/* A random pause, so that the members do not all retry at the same time. */
 static void pause_briefly(void)
 {
     uint32_t wait_ms = 1 + muster_random_below(PAUSE_MAX_MS);
@@ -158,8 +158,9 @@ static muster_status check_retry(struct muster_session *session, muster_status s
 }
 
 /* The service holds each Join for a while, and answers that the generation is still waiting if it
- * has not formed by then. So this asks again until it has formed, the member is to leave, or the
- * deadline passes; between two calls it makes the fabric, if that failed before. */
+ * has not formed by then. So the function repeats Join until the generation has formed, the member
+ * is to leave, or the deadline passes. Between two calls it makes the fabric, if that failed
+ * before. */
 muster_status muster_session_ask_to_join(struct muster_session *session, int64_t deadline_ns,
                                          struct muster_join_response *ret_response)
 {

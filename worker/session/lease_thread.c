@@ -1,13 +1,13 @@
 /*
  * The lease thread: one Watch after the other, which is this member's lease. The answers say that
  * the generation is revoked, that newcomers are waiting, that this member is to leave. While the
- * service cannot be reached the thread tries again for ever; the running job does not notice.
+ * service cannot be reached the thread retries for ever; the running job does not notice.
  *
- * The thread also shows that this member lives when the generation is revoked and the member has
- * not joined again yet, as its caller may be far from the next collective. The service answers such
+ * The thread also sends signs of life after the generation is revoked and until the member joins
+ * again, as its caller may be far from the next collective. The service answers such
  * a Watch at once, and it still counts as a sign of life. The first one is sent at once, because
- * this member may be the one that was reported as dead; the next ones several times within the time
- * that a suspected member is given by default.
+ * this member may be the one that was reported as dead; later ones follow so often that several fit
+ * into the default time limit of a suspected member.
  */
 #include "worker/session/lease_thread.h"
 
@@ -24,7 +24,7 @@ enum {
     REPORT_ATTEMPT_MS = 500,
     REPORT_TOTAL_MS = 1000,
     WATCH_MARGIN_LEAST_MS = 100,
-    ATTEMPTS_IN_A_ROW = 12, /* of one Watch; then progress and generation are read anew */
+    ATTEMPTS_IN_A_ROW = 12, /* of one Watch; then the request is filled in again */
     REFUSED_PAUSE_MS = 1000,
     REVOKED_PAUSE_MAX_MS = 250, /* between signs of life in a generation that is revoked */
     REVOKED_PAUSES = 4,         /* in the time that a Watch would have been held */
@@ -67,8 +67,9 @@ static uint32_t revoked_pause_ms(const struct muster_session *session)
     return pause_ms < REVOKED_PAUSE_MAX_MS ? pause_ms : REVOKED_PAUSE_MAX_MS;
 }
 
-/* The service holds a Watch for hold_ms. The margin for its answer is a third of what the lease
- * lasts longer, so that a lost one leaves time for others. */
+/* The service holds a Watch for hold_ms. The attempt ends after that time and a margin
+ * for the answer: a third of the time that is left of the lease, so that after a lost answer there
+ * is time for another Watch before the lease ends. */
 static uint32_t attempt_ms(const struct muster_session *session)
 {
     uint32_t margin_ms =
@@ -145,8 +146,8 @@ void muster_session_apply_service_error(struct muster_session *session, uint64_t
     muster_session_revoke_locked(session, why);
 }
 
-/* The service refused the Watch, or could not be reached. After another error than these the thread
- * pauses, so that it does not ask in a loop. */
+/* The service refused the Watch, or could not be reached. After any other error the thread pauses,
+ * so that it does not send Watch in a tight loop. */
 static void apply_failure(struct muster_session *session, struct watch_state *watch,
                           uint64_t generation, muster_status status, enum muster_rpc_code code)
 {

@@ -2,14 +2,19 @@
  * Link figures for a generation: rank 0 chooses them, all members agree on its choice
  * (figures_agreement.h), and the service stores them with the job.
  *
- * Rank 0 chooses, in this order: the figures that it has, if they were measured on these hosts;
- * those that the job has stored for these hosts; or that all measure now. After a death it does not
- * make the recovery wait: the members go on with the figures they have, and the next commit
- * replaces them.
+ * Rank 0 chooses, in this order: the figures that it has, if they were measured on these hosts with
+ * as many members on each, for every level of links that there is now; those that the job has
+ * stored, under the same condition; or that all measure now. After a death, if it has any figures,
+ * it chooses those, so that recovery does not wait for new ones, and the first commit replaces
+ * them. A job that never commits keeps them until its next planned change.
  *
- * With the figures go the algorithms that former generations of the same shape have tuned. Contexts
- * tune more of them; when a generation ends, every member keeps the result, so that whoever is rank
- * 0 next can hand it on. Rank 0 stores it with the job at commits.
+ * A commit is the one call that all members make at the same place, and when it replaces figures
+ * the members have just agreed that the membership does not change. So nothing else has to be
+ * agreed on, and no thread of its own disturbs the training.
+ *
+ * With the figures go the algorithms that former generations have tuned, on the same hosts with as
+ * many members on each. Contexts tune more of them. When a generation ends every member keeps the
+ * result, so that the next rank 0 can use it; rank 0 stores it with the job at commits.
  */
 #include "worker/session/link_figures.h"
 
@@ -32,8 +37,7 @@ static bool match(const struct muster_figures *figures, const struct muster_gene
                                 generation->shape_digest);
 }
 
-/* With the job -----------------------------------------------------------------------------------
- */
+/* With the job --------------------------------------------------------------------------------- */
 
 /* Figures without levels if the job has none for these hosts, or invalid ones. */
 static void fetch(struct muster_session *session, uint32_t hosts_digest,
@@ -120,7 +124,7 @@ static muster_status agree(struct muster_session *session, bool recovering, uint
     generation->autotunes = false;
     generation->stores_tuned = true;
     if (generation->topology.ranks == 1) {
-        return MUSTER_OK; /* there are no links, and nobody to agree with */
+        return MUSTER_OK; /* there are no links and no other members */
     }
     struct muster_figures_choice choice;
     memset(&choice, 0, sizeof choice); /* its padding travels, too */

@@ -1,3 +1,4 @@
+/* The settings of a session: options and environment variables, checked and copied. */
 #include "worker/session/options.h"
 
 #include <errno.h>
@@ -66,7 +67,7 @@ static muster_status check_numbers(const muster_options *options)
                                       "MUSTER_LEAVE_ON_SIGTERM");
 }
 
-/* what: "host (MUSTER_HOST)". */
+/* what: the option for the error text, "host (MUSTER_HOST)". */
 static muster_status check_name(const char *what, const char *name, size_t size_bytes)
 {
     size_t length = strlen(name);

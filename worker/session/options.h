@@ -1,7 +1,7 @@
 /*
  * Settings of a session: muster_options, checked and copied.
  *
- * May use: rendezvous_client (to check the URL), elastic/messages (bounds), collectives/forced,
+ * May use: rendezvous_client (to check the URL), elastic/messages (bounds), collectives/select,
  * fabric.h (transports parse their options), base.
  */
 #ifndef MUSTER_WORKER_SESSION_OPTIONS_H
@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/* All strings are owned and never NULL, unless said otherwise. */
+/* All strings are owned and never NULL, unless noted otherwise. */
 struct muster_settings {
     char *rendezvous;
     char *job;
@@ -31,8 +31,8 @@ struct muster_settings {
     char *timeline; /* the prefix of its file; NULL: none */
 };
 
-/* options may be NULL: the environment then says everything. MUSTER_INVALID names the option, its
- * variable and the bad value. */
+/* options may be NULL: all settings then come from the environment. MUSTER_INVALID names the
+ * option, its variable and the bad value. */
 MUSTER_CHECKED muster_status muster_settings_init(const muster_options *options,
                                                   struct muster_settings *ret_settings);
 

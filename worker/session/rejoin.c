@@ -1,5 +1,5 @@
-/* From one generation to the next, under a new identity if the service has given this member up,
- * and out of the job. */
+/* From one generation to the next, under a new identity if the service has declared this member
+ * dead, and out of the job. */
 #include "worker/session/rejoin.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { REJOIN_LEAVE_MS = 2000 };
 
-/* Leaving ------------------------------------------------------------------------------------- */
+/* Leaving -------------------------------------------------------------------------------------- */
 
 void muster_session_send_leave(struct muster_session *session, enum muster_leave_reason reason,
                                const char *why, uint32_t timeout_ms)
@@ -35,8 +35,7 @@ void muster_session_send_leave(struct muster_session *session, enum muster_leave
     if (status == MUSTER_OK) {
         json_decref(answer);
     } else if (status != MUSTER_ENDED && code != MUSTER_RPC_NOT_FOUND) {
-        muster_log(MUSTER_LOG_WARN, "the service could not be told of the leave: %s",
-                   muster_last_error());
+        muster_log(MUSTER_LOG_WARN, "Leave did not reach the service: %s", muster_last_error());
     }
 }
 
@@ -45,8 +44,8 @@ void muster_session_finish(struct muster_session *session)
     AUTO_LOCK(&session->rejoin_mutex);
     muster_mutex_lock(&session->mutex);
     bool first = !session->finished;
-    session->finished = true; /* before Leave: what the service says when others leave must not
-                                 revoke the generation here */
+    session->finished = true; /* before Leave, so that answers about the others' Leave do not revoke
+                                 the generation here */
     (void)pthread_cond_broadcast(&session->changed);
     muster_mutex_unlock(&session->mutex);
     if (first) {
@@ -64,7 +63,7 @@ void muster_session_set_left(struct muster_session *session, const char *why)
     (void)pthread_cond_broadcast(&session->changed);
 }
 
-/* Joining ------------------------------------------------------------------------------------- */
+/* Joining -------------------------------------------------------------------------------------- */
 
 /* The service has declared this member dead: the process gets a new member id, and a new fabric
  * for it. */
@@ -112,7 +111,7 @@ muster_status muster_session_join(struct muster_session *session)
     }
 }
 
-/* From generation to generation --------------------------------------------------------------- */
+/* From generation to generation ---------------------------------------------------------------- */
 
 /* False if nothing calls for a rejoin. Otherwise no call can begin any more, and those inside
  * return soon. */

@@ -21,8 +21,7 @@ void muster_session_send_leave(struct muster_session *session, enum muster_leave
 /* No generation follows any more. why: the reason for later calls; NULL: it is known already. */
 void muster_session_set_left(struct muster_session *session, const char *why);
 
-/* The work is done on every member: tells the service. Collectives still work, but the job is over.
- */
+/* The work is done on every member: sends Leave. Collectives still work, but the job is over. */
 void muster_session_finish(struct muster_session *session);
 
 #endif

@@ -43,6 +43,9 @@ static bool finished_elsewhere(struct muster_session *session, muster_status sta
     return status == MUSTER_ENDED && done && !muster_session_is_leaving(session);
 }
 
+/* After MUSTER_REJOIN the state of the last commit is restored before the next sync. If the
+ * generation is still the one of that call, the rejoin is forced: the function may return
+ * MUSTER_REJOIN when the library has not; otherwise another thread has rejoined already. */
 muster_status muster_run(muster_session *session, muster_function function, void *user)
 {
     for (;;) {

@@ -1,4 +1,4 @@
-/* Opening and closing a session, and what can be asked of it at any time. */
+/* Opens and closes a session, and returns its ranks, sizes and generation at any time. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 /* Together below the two seconds that muster_close() may take. */
 enum {
     CLOSE_LEAVE_MS = 700,
-    CLOSE_LINGER_MS = 1000, /* for the peers' goodbyes */
+    CLOSE_LINGER_MS = 1000, /* for the GOODBYE frames of the peers */
 };
 
 static struct muster_session *create(void)
@@ -53,6 +53,8 @@ static void destroy(struct muster_session *session, uint32_t linger_ms)
     free(session);
 }
 
+/* The lease thread starts first and waits for a generation. If joining fails after the service has
+ * seen this member, Leave is sent, so that the others do not wait for it. */
 static muster_status start(struct muster_session *session)
 {
     const struct muster_settings *settings = &session->settings;
@@ -143,7 +145,7 @@ void muster_leave(muster_session *session)
     atomic_store(&session->leave_called, true);
 }
 
-/* Scopes -------------------------------------------------------------------------------------- */
+/* Scopes --------------------------------------------------------------------------------------- */
 
 uint32_t muster_rank(const muster_session *session, muster_scope scope)
 {

@@ -1,6 +1,6 @@
 /*
- * The session: one process's place in a job. Private to this folder; README.md says what each file
- * does.
+ * The session: one process's place in a job. Private to this folder; README.md has a table of the
+ * files.
  *
  * Locks, outermost first:
  *   rejoin_mutex  one join, rejoin or finish at a time

@@ -46,7 +46,7 @@ void muster_sigterm_release(void)
     }
     installed = false;
     if (sigaction(SIGTERM, NULL, &present) == 0 && (present.sa_flags & SA_SIGINFO) == 0 &&
-        present.sa_handler == count_signal) { /* else somebody has replaced it since */
+        present.sa_handler == count_signal) { /* else the program has replaced it since */
         struct sigaction standard = {.sa_handler = SIG_DFL};
         (void)sigemptyset(&standard.sa_mask);
         (void)sigaction(SIGTERM, &standard, NULL);

@@ -11,8 +11,8 @@
  * default action. */
 bool muster_sigterm_hold(void);
 
-/* The last holder's release restores the default action, unless somebody has installed another
- * handler since. */
+/* The last holder's release restores the default action, unless the program has installed
+ * another handler since. */
 void muster_sigterm_release(void);
 
 unsigned muster_sigterm_count(void);

@@ -1,9 +1,9 @@
 /*
  * Registered memory and its last committed copy.
  *
- * The copy is the state of the job as this member knows it: the service is told its version, and a
- * failed sync falls back to it. It is allocated by the first commit or sync; no buffer can be
- * registered after that.
+ * The copy is the state of the job as this member knows it: Join reports its version to the
+ * service, and a failed sync falls back to it. It is allocated by the first commit or sync; no
+ * buffer can be registered after that.
  *
  * A version alone does not identify a state: a member that was cut off right after its commit holds
  * a version number that the others have since given to another state. So the copy also records the

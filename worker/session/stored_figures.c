@@ -23,7 +23,8 @@ static json_t *encode_link(const struct muster_link_figures *link)
                      link->shared_GBps);
 }
 
-/* Algorithms and collectives go by name, as their numbers differ between versions. NULL: no memory.
+/* Algorithms and collectives are stored by name, as their numbers differ between versions. NULL: no
+ * memory.
  */
 static json_t *encode_tuned(const struct muster_tuned_list *list)
 {

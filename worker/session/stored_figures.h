@@ -14,7 +14,7 @@
 
 enum { MUSTER_FIGURES_KEY_SIZE = 32 };
 
-#define MUSTER_FIGURES_NEWEST "figures" /* the key of the figures that were stored last */
+#define MUSTER_FIGURES_NEWEST "figures" /* the figures stored last, for `muster job show` */
 
 /* "figures.1a2b3c4d", the key for hosts of this digest. */
 void muster_figures_key(uint32_t hosts_digest, char ret_key[MUSTER_FIGURES_KEY_SIZE]);
@@ -22,7 +22,7 @@ void muster_figures_key(uint32_t hosts_digest, char ret_key[MUSTER_FIGURES_KEY_S
 /* NULL: no memory. */
 json_t *muster_figures_encode(const struct muster_figures *figures);
 
-/* Any client of the service may have stored the text. MUSTER_INVALID says what is wrong with it. */
+/* Any client of the service may have stored the text. MUSTER_INVALID names what is wrong. */
 MUSTER_CHECKED muster_status muster_figures_decode(const void *text, size_t size_bytes,
                                                    struct muster_figures *ret_figures);
 

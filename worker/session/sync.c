@@ -1,19 +1,19 @@
 /*
  * muster_sync: the newest committed state reaches every member that lacks it.
  *
- * With each generation the service says which rank sends the state (the source) and which ranks are
- * stale. One small allreduce of all members proves that the layouts of the registered buffers
- * agree, and that all ranks that are said to hold the newest state hold the same one. Then only the
- * source and the stale ranks move data, buffer by buffer, in a context of their own; the others pay
- * for the allreduce and nothing else.
+ * With each generation the service names the rank that sends the state (the source) and the ranks
+ * that are stale. One small allreduce of all members proves that the layouts of the registered
+ * buffers agree, and that all ranks that hold the newest state, as the service believes, hold the
+ * same one. Then only the source and the stale ranks move data, buffer by buffer, in a context of
+ * their own; the others pay for the allreduce and nothing else.
  *
  * If the layouts differ and something was ever committed, the source's layout is the job's: a
  * member with another one gets MUSTER_INVALID and has to close, and the others go on in a
- * generation without it. In the first generation nobody knows which layout is right, and all get
- * the error.
+ * generation without it. In the first generation no layout is known to be right, and all get the
+ * error.
  *
  * The holders disagree on the state only if one of them was cut off right after a commit that the
- * others never received (state.h). Then the source's state goes to everybody.
+ * others never received (state.h). Then the source's state goes to all members.
  *
  * Until all of the state has arrived, a member's old copy stays valid. A member that has a copy
  * receives into the registered buffers and restores them from the copy on failure; a member without
@@ -85,7 +85,7 @@ static bool is_stale(const struct muster_generation *generation, uint32_t rank)
     return false;
 }
 
-/* Layouts ------------------------------------------------------------------------------------- */
+/* Layouts -------------------------------------------------------------------------------------- */
 
 /* Name and size of one of the source's buffers. */
 struct outline {
@@ -224,8 +224,7 @@ static muster_status compare(struct sync *sync, bool *ret_alike)
     return MUSTER_OK;
 }
 
-/* The group of the source and the stale ranks ---------------------------------------------------
- */
+/* The group of the source and the stale ranks -------------------------------------------------- */
 
 static uint32_t collect_ranks(const struct muster_generation *generation, uint32_t *ranks)
 {
@@ -289,7 +288,7 @@ static muster_status create_group(const struct sync *sync, uint32_t number, uint
     return status;
 }
 
-/* Moving the state ---------------------------------------------------------------------------- */
+/* Moving the state ----------------------------------------------------------------------------- */
 
 static bool is_source(const struct sync *sync)
 {
@@ -357,8 +356,8 @@ static muster_status sync_held(struct sync *sync)
     uint32_t number = generation->next_context++;
     bool alike = false;
     TRY(compare(sync, &alike));
-    bool nobody_stale = generation->stale_count == 0 && generation->state_version > 0;
-    if (alike && nobody_stale) {
+    bool none_stale = generation->stale_count == 0 && generation->state_version > 0;
+    if (alike && none_stale) {
         return MUSTER_OK;
     }
     if (!alike || generation->stale_count + 1 >= generation->topology.ranks) {

@@ -204,6 +204,7 @@ static void free_timeline(struct muster_timeline *timeline)
     free(timeline);
 }
 
+/* The thread starts last: it uses all of the rest. The file is opened by the first generation. */
 struct muster_timeline *muster_timeline_create(const struct muster_timeline_options *options)
 {
     struct muster_timeline *timeline = options->prefix != NULL ? calloc(1, sizeof *timeline) : NULL;

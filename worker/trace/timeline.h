@@ -30,7 +30,7 @@ struct muster_timeline_options {
 
 struct muster_timeline;
 
-/* NULL if the prefix is NULL, or without memory or a thread: then the log says so. */
+/* NULL if the prefix is NULL, or if there is no memory or no thread, which is logged. */
 struct muster_timeline *muster_timeline_create(const struct muster_timeline_options *options);
 
 /* Writes the events that were added, and closes the file. No other thread may add now. Accepts
@@ -67,7 +67,7 @@ static inline void muster_timeline_add_local(struct muster_timeline *timeline,
 {
     if (timeline != NULL) {
         const struct muster_timeline_event event = {.stage = stage,
-                                                    .peer = MUSTER_TIMELINE_NOBODY,
+                                                    .peer = MUSTER_TIMELINE_NO_PEER,
                                                     .start_ns = start_ns,
                                                     .bytes = bytes,
                                                     .sequence = operation.sequence,

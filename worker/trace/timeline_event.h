@@ -26,13 +26,13 @@ enum muster_timeline_stage {
 /* "send segment". */
 const char *muster_timeline_stage_name(enum muster_timeline_stage stage);
 
-#define MUSTER_TIMELINE_NOBODY UINT32_MAX
+#define MUSTER_TIMELINE_NO_PEER UINT32_MAX
 #define MUSTER_TIMELINE_NO_ALGORITHM SIZE_MAX
 
 /* A piece of work. It ends at the moment at which it is added. */
 struct muster_timeline_event {
     enum muster_timeline_stage stage;
-    uint32_t peer; /* global rank; MUSTER_TIMELINE_NOBODY */
+    uint32_t peer; /* global rank, or MUSTER_TIMELINE_NO_PEER */
     int64_t start_ns;
     int64_t waited_ns; /* before the start */
     uint64_t bytes;

@@ -31,8 +31,8 @@ static bool end_file(struct muster_timeline_file *file, const char *what)
     return false;
 }
 
-/* The events before this write are whole; the end of the list may be overwritten, and is restored.
- */
+/* A write has failed. The events of earlier writes are whole. The failed write may have overwritten
+ * the end of the list, so that is written again. */
 static bool end_after_error(struct muster_timeline_file *file, int error)
 {
     if (file->at == 0) {
@@ -127,7 +127,8 @@ bool muster_timeline_file_open(struct muster_timeline_file *file, const char *pr
         muster_log(MUSTER_LOG_WARN, "timeline %s: out of memory; nothing is recorded", prefix);
         return false;
     }
-    /* Always a new file: neither one that a symbolic link leads to, nor one that is still written.
+    /* Always a new file, never one that a symbolic link leads to or that another process still
+     * writes.
      */
     (void)unlink(file->path);
     file->fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -197,6 +198,8 @@ static uint32_t find_track(struct muster_timeline_tracks *tracks, int64_t start_
     return tracks->count++;
 }
 
+/* Adds the two metadata events of a new track: its name ("send to 4 (2)") and its place among the
+ * tracks. */
 static bool name_track(struct muster_timeline_file *file, uint32_t number,
                        const struct muster_timeline_event *event, uint32_t track)
 {
@@ -211,7 +214,7 @@ static bool name_track(struct muster_timeline_file *file, uint32_t number,
     char peer_text[32] = "";
     char track_text[32] = "";
     char text[EVENT_MAX_BYTES];
-    if (event->peer != MUSTER_TIMELINE_NOBODY) {
+    if (event->peer != MUSTER_TIMELINE_NO_PEER) {
         (void)snprintf(peer_text, sizeof peer_text, " %s %" PRIu32,
                        links[event->stage] != NULL ? links[event->stage] : "for", event->peer);
     }
@@ -277,7 +280,7 @@ static void print_details(const struct muster_timeline_file *file,
             file->print_algorithm(event->algorithm, name, sizeof name);
         }
         (void)snprintf(text + used, size - (size_t)used, ",\"algorithm\":\"%s\"", name);
-    } else if (event->peer != MUSTER_TIMELINE_NOBODY) {
+    } else if (event->peer != MUSTER_TIMELINE_NO_PEER) {
         used += snprintf(text + used, size - (size_t)used,
                          ",\"peer\":%" PRIu32 ",\"lane\":%" PRIu32 ",\"message\":%" PRIu32,
                          event->peer, event->lane, event->message);

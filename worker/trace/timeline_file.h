@@ -44,8 +44,8 @@ struct muster_timeline_file {
     uint32_t track_counts[MUSTER_TIMELINE_STAGES];
 };
 
-/* `file` has bytes_max and print_algorithm, fd -1, and zeros. Like all that follow this returns
- * false if the file cannot be written; the log then says why. */
+/* `file` has bytes_max and print_algorithm, fd -1, and zeros. Like the functions below this returns
+ * false if the file cannot be written, and logs why. */
 bool muster_timeline_file_open(struct muster_timeline_file *file, const char *prefix,
                                uint64_t generation, uint32_t rank);
 

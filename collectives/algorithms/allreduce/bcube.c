@@ -186,7 +186,7 @@ static void gather(const struct cube *cube, const struct digit *digit)
 static void exchange(struct cube *cube, enum muster_buffer source, struct muster_span span)
 {
     struct digit digits[DIGITS_MAX];
-    uint32_t count = find_digits(cube->fold.kept, cube->base, cube->place, span, digits);
+    uint32_t count = find_digits(cube->fold.active, cube->base, cube->place, span, digits);
     uint32_t extra =
         muster_group_rank(cube->group, (uint64_t)cube->group->index + cube->group->size - 1);
     bool folds = cube->place < cube->fold.extras;
@@ -228,6 +228,8 @@ static void run(struct muster_builder *builder, const struct muster_group *group
     }
 }
 
+/* The totals of one member. Every digit has the rounds and elements of scatter() and gather(); a
+ * member with an extra also receives its data and sends it the result. */
 static struct muster_step_totals totals_of(uint64_t count, uint32_t size, uint32_t index,
                                            uint32_t base)
 {
@@ -239,7 +241,7 @@ static struct muster_step_totals totals_of(uint64_t count, uint32_t size, uint32
     struct digit digits[DIGITS_MAX];
     uint32_t place = muster_fold_place(&fold, index);
     uint32_t digit_count =
-        find_digits(fold.kept, base, place, (struct muster_span){.count = count}, digits);
+        find_digits(fold.active, base, place, (struct muster_span){.count = count}, digits);
     bool folds = place < fold.extras;
     struct muster_step_totals totals = {.rounds = folds ? 2 : 0, .elements = folds ? count : 0};
     for (uint32_t i = 0; i < digit_count; i++) {
@@ -301,7 +303,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
         .rounds = topology->ranks == 1 ? count > 0 : totals.rounds, .elements = totals.elements};
     struct digit digits[DIGITS_MAX];
     uint32_t digit_count =
-        find_digits(fold.kept, base, 0, (struct muster_span){.count = count}, digits);
+        find_digits(fold.active, base, 0, (struct muster_span){.count = count}, digits);
     for (uint32_t i = 0; i < digit_count; i++) {
         const struct digit *digit = &digits[i];
         uint64_t elements = (digit->base - 1) * digit->kept.count;

@@ -59,6 +59,9 @@ static uint32_t parent_of(uint32_t size, uint32_t place)
     return (uint32_t)(above <= size ? above : place - bit);
 }
 
+/* The node at a place: the numbers of its neighbours, by the lowest bits of the place, and the
+ * slots in which it exchanges segment 0 with them. Where the right child is beyond the last place,
+ * the nearest smaller subtree takes its position. */
 static struct node node_at(uint32_t size, uint32_t place)
 {
     uint32_t top = muster_log2_down(size);

@@ -176,6 +176,8 @@ static void pass(struct ring *ring)
     ring->passing = received;
 }
 
+/* In each round a member passes on the data that it received in the round before, and reduces the
+ * partial sums that are complete siblings by then. */
 static void allreduce(struct muster_builder *builder, const struct muster_group *group,
                       enum muster_buffer source, struct muster_span span)
 {

@@ -3,9 +3,10 @@
  * whose distance has bit k move 2^k ranks on, in one message. ceil(log2 P) messages with half of
  * all blocks each: few rounds, but more elements than necessary. For small blocks.
  *
- * Messages are packed before they are sent, and unpacked when they have arrived. On its way a block
- * waits at the place where the block from its present rank belongs in the end, so that nothing has
- * to be reordered. What is received and sent on in the next round is packed at once.
+ * Messages are packed before they are sent, and unpacked when they have arrived. Between rounds a
+ * block is in OUTPUT, in the slot that finally gets a block that travels the same distance, so that
+ * nothing has to be reordered. A block that arrives in one round and is sent on in the next is
+ * packed straight from the received message.
  *
  * Source: J. Bruck, C. Ho, S. Kipnis, E. Upfal, D. Weathersby (see allgather_bruck.c), section 3;
  * without the rotations as in J. L. Traeff, A. Rougier, S. Hunold: Implementing a classic:
@@ -87,8 +88,8 @@ static struct muster_span later_place(const struct bruck *bruck, uint32_t distan
     return muster_blocks_at(&bruck->blocks, (uint64_t)bruck->rank + distance);
 }
 
-/* In place, blocks arrive where others wait that do not move in the first round: these are copied
- * away. */
+/* In place, received blocks are written over blocks that have not moved yet. Those that do not move
+ * in the first round are therefore copied to SCRATCH. */
 static void save(struct bruck *bruck)
 {
     for (uint32_t distance = 2; distance < bruck->ranks; distance += 2) {

@@ -1,8 +1,9 @@
 /*
  * Binomial tree gather and gatherv: every node collects the blocks of the nodes below it behind its
  * own, and sends them on in one message. ceil(log2 P) rounds; an element moves once for each level.
- * An inner node collects the blocks in SCRATCH, in the order of ranks counted from the root. They
- * go to the root in two messages if the ranks start again at 0 among them.
+ * An inner node collects the blocks in SCRATCH, in the order of ranks counted from the root. It
+ * sends them to the root in two messages if its subtree's ranks wrap around to 0: they are then not
+ * adjacent in OUTPUT.
  *
  * Source: E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory,
  * practice, and experience. Concurrency and Computation 19 (2007) (the gather on a minimum spanning

@@ -4,11 +4,18 @@
 #include "collectives/algorithms/generators.h"
 
 /* Each is defined by its own file: level_*.c, or the allreduce's. */
-extern const struct muster_exchange muster_exchange_all_to_one, muster_exchange_bcube,
-    muster_exchange_bidirectional_ring, muster_exchange_binomial, muster_exchange_double_tree,
-    muster_exchange_halving_doubling, muster_exchange_pairwise, muster_exchange_recursive_doubling,
-    muster_exchange_ring, muster_exchange_ring_chunked, muster_exchange_ring_two_phase,
-    muster_exchange_swing;
+extern const struct muster_exchange muster_exchange_all_to_one;
+extern const struct muster_exchange muster_exchange_bcube;
+extern const struct muster_exchange muster_exchange_bidirectional_ring;
+extern const struct muster_exchange muster_exchange_binomial;
+extern const struct muster_exchange muster_exchange_double_tree;
+extern const struct muster_exchange muster_exchange_halving_doubling;
+extern const struct muster_exchange muster_exchange_pairwise;
+extern const struct muster_exchange muster_exchange_recursive_doubling;
+extern const struct muster_exchange muster_exchange_ring;
+extern const struct muster_exchange muster_exchange_ring_chunked;
+extern const struct muster_exchange muster_exchange_ring_two_phase;
+extern const struct muster_exchange muster_exchange_swing;
 
 static const struct muster_exchange *const exchanges[MUSTER_EXCHANGE_END] = {
     [MUSTER_EXCHANGE_PAIRWISE] = &muster_exchange_pairwise,

@@ -98,6 +98,7 @@ static void cut(struct parameters *parameters, unsigned pieces)
     }
 }
 
+/* Replaces parameters that are 0 by their defaults, and limits those that the topology limits. */
 static struct parameters parameters_of(const struct muster_plan *plan)
 {
     const struct muster_topology *topology = plan->topology;

@@ -91,6 +91,7 @@ static muster_status parse_word(char *word, struct muster_hierarchy *hierarchy)
                             key);
 }
 
+/* "local=ring,leaders=2" as a variant. */
 static muster_status parse(const char *text, uint32_t *ret_variant)
 {
     AUTO_FREE char *copy = strdup(text);
@@ -119,6 +120,7 @@ static const char *name_of(unsigned kind)
     return exchange != NULL ? exchange->name : "unknown";
 }
 
+/* The reverse of parse(): lists the parameters that are not 0. */
 static void print(uint32_t variant, char *ret_text, size_t size)
 {
     const struct muster_hierarchy hierarchy = muster_hierarchy_of(variant);

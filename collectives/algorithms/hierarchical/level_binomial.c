@@ -48,6 +48,8 @@ static uint32_t child(const struct muster_level *level, uint32_t round)
     return muster_group_rank(&level->group, (uint64_t)level->group.index + (UINT32_C(1) << round));
 }
 
+/* Every share goes up a tree of its own, whose root is its owner; a member adds the steps of all
+ * shares in each round. */
 static enum muster_buffer reduce_scatter(struct muster_builder *builder,
                                          const struct muster_level *level,
                                          enum muster_buffer source)

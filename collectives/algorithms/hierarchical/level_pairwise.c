@@ -25,6 +25,8 @@ static uint32_t before(const struct muster_level *level, uint32_t distance)
     return after(level, level->group.size - distance);
 }
 
+/* In each round a member sends one other member that one's share, and receives its own share from
+ * another. */
 static enum muster_buffer reduce_scatter(struct muster_builder *builder,
                                          const struct muster_level *level,
                                          enum muster_buffer source)

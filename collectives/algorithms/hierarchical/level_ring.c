@@ -19,6 +19,8 @@ static uint32_t neighbour(const struct muster_level *level, bool next)
     return muster_group_rank(group, (uint64_t)group->index + (next ? 1 : group->size - 1));
 }
 
+/* In each round a member receives a share, reduces it with its own data, and sends it on in the
+ * next round. The last one that it receives is its own. */
 static enum muster_buffer reduce_scatter(struct muster_builder *builder,
                                          const struct muster_level *level,
                                          enum muster_buffer source)

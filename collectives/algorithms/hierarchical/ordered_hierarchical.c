@@ -65,6 +65,8 @@ static void list_host(const struct forest *forest, uint32_t host, struct muster_
     qsort(nodes, size, sizeof *nodes, compare_nodes);
 }
 
+/* Computes the partial sums that each host is left with after reducing what it can of its own
+ * inputs. It depends only on the topology and the reduction order, so all ranks get the same. */
 static muster_status make_forest(const struct muster_plan *plan, struct forest *forest)
 {
     const struct muster_topology *topology = plan->topology;
@@ -201,6 +203,8 @@ static void cross(struct muster_builder *builder, const struct forest *forest,
     muster_builder_next_round(builder);
 }
 
+/* Adds the three phases: within the host, between hosts if the rank owns a share, and within the
+ * host again. */
 static muster_status generate_from(const struct muster_plan *plan, const struct forest *forest,
                                    struct muster_builder *builder)
 {
@@ -284,6 +288,7 @@ static struct muster_step_totals totals_within(const struct forest *forest,
                                        .reduced = others * share};
 }
 
+/* The maxima over all ranks, and the critical path: that of the first rank of the largest host. */
 static void fill_formula(const struct muster_plan *plan, struct forest *forest,
                          struct muster_formula *formula)
 {

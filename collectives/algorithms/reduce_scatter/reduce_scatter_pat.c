@@ -37,7 +37,8 @@ static void move(const struct muster_pat *pat, struct muster_builder *builder,
     }
 }
 
-/* Copies this rank's own input of such a node to where the sums of the nodes below are received. */
+/* Copies this rank's own input for the node in each of the `roots` subtrees to SCRATCH at `at`,
+ * where the sums of the nodes below are received. */
 static void load(const struct muster_pat *pat, struct muster_builder *builder, uint32_t node,
                  uint64_t at, uint32_t roots)
 {
@@ -51,8 +52,9 @@ static void load(const struct muster_pat *pat, struct muster_builder *builder, u
     }
 }
 
-/* Loads the nodes whose areas are free from the round of node `next` on, which is the first round
- * that needs none of them. */
+/* Loads the nodes whose areas in SCRATCH become free with the round of node `next`. Nodes are
+ * handled from the highest number down, and the nodes with the same lowest set bit share an area:
+ * node next - 2^level follows node next + 2^level there, for each level below next's lowest bit. */
 static void load_before(const struct muster_pat *pat, struct muster_builder *builder, uint32_t next)
 {
     uint32_t roots = UINT32_C(1) << (pat->levels - pat->linear);

@@ -1,9 +1,9 @@
 /*
- * Binomial tree scatter: the gather's tree backward. Every node receives the blocks of all nodes
- * below it, keeps its own and sends the others on, to the farthest child first. ceil(log2 P)
- * rounds; an element moves once for each level. Blocks to be sent on are in SCRATCH, in the order
- * of ranks counted from the root. They come from the root in two messages if the ranks start again
- * at 0 among them.
+ * Binomial tree scatter: along the gather's tree, from the root down. Every node receives the
+ * blocks of all nodes below it, keeps its own and sends the others on, to the farthest child first.
+ * ceil(log2 P) rounds; an element moves once for each level. Blocks to be sent on are in SCRATCH,
+ * in the order of ranks counted from the root. The root sends the blocks of a subtree in two
+ * messages if its ranks wrap around to 0: they are then not adjacent in INPUT.
  *
  * Source: as in gather_binomial.c.
  *

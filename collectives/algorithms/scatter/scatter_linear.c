@@ -2,7 +2,7 @@
  * Linear scatter: the root sends every rank its block, all at once. One round, and no element moves
  * twice, but the root handles P - 1 messages.
  *
- * Source: as in gather_linear.c; it is the same backward.
+ * Source: as in gather_linear.c, whose messages go in the opposite direction.
  *
  * Four ranks, root 0:
  *

@@ -14,9 +14,9 @@
 static void execute(size_t algorithm, const struct muster_plan *plan, bool in_place, bool uneven,
                     uint64_t *random)
 {
-    struct muster_plan asked = *plan;
-    asked.in_place = in_place;
-    struct test_job job = test_job_create(algorithm, &asked, uneven);
+    struct muster_plan chosen = *plan;
+    chosen.in_place = in_place;
+    struct test_job job = test_job_create(algorithm, &chosen, uneven);
     char why[MUSTER_CHECK_TEXT_MAX];
     if (!test_execute(&job, job.schedules, in_place, random, why)) {
         print_error("%s %s, %u ranks, count %llu: %s\n", muster_collective_name(plan->collective),

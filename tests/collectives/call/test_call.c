@@ -96,29 +96,23 @@ static void a_mismatch_names_the_first_difference(void **state)
         .collective = MUSTER_ALLREDUCE, .type = MUSTER_FLOAT32, .op = MUSTER_SUM, .count = 100};
     char text[128] = "";
     assert_true(muster_call_matches(&here, &here, text, sizeof text));
-    struct muster_call there = here;
-    there.count = 128;
-    assert_false(muster_call_matches(&here, &there, text, sizeof text));
-    assert_string_equal(text, "count 100 here, 128 there");
-    there = here;
-    there.type = MUSTER_INT64;
-    assert_false(muster_call_matches(&here, &there, text, sizeof text));
-    assert_string_equal(text, "type float32 here, int64 there");
-    there = here;
-    there.op = 200; /* as it may come from the wire */
-    assert_false(muster_call_matches(&here, &there, text, sizeof text));
-    assert_string_equal(text, "operation sum here, unknown there");
-    there = here;
-    there.root = 3;
-    assert_false(muster_call_matches(&here, &there, text, sizeof text));
-    assert_string_equal(text, "root 0 here, 3 there");
-    there = here;
-    there.algorithm = 255; /* as it may come from the wire */
-    assert_false(muster_call_matches(&here, &there, text, sizeof text));
-    assert_string_equal(text, "algorithm ring_two_phase here, unknown there");
-    there = here;
-    there.collective = MUSTER_BARRIER;
-    assert_false(muster_call_matches(&here, &there, text, 12));
+    struct muster_call there[] = {here, here, here, here, here};
+    there[0].count = 128;
+    there[1].type = MUSTER_INT64;
+    there[2].op = 200; /* as it may come from the wire */
+    there[3].root = 3;
+    there[4].algorithm = 255; /* as it may come from the wire */
+    static const char *const texts[] = {"count 100 here, 128 there",
+                                        "type float32 here, int64 there",
+                                        "operation sum here, unknown there", "root 0 here, 3 there",
+                                        "algorithm ring_two_phase here, unknown there"};
+    for (size_t i = 0; i < sizeof there / sizeof there[0]; i++) {
+        assert_false(muster_call_matches(&here, &there[i], text, sizeof text));
+        assert_string_equal(text, texts[i]);
+    }
+    there[0] = here;
+    there[0].collective = MUSTER_BARRIER;
+    assert_false(muster_call_matches(&here, &there[0], text, 12));
     assert_string_equal(text, "collective ");
 }
 

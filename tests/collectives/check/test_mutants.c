@@ -47,7 +47,7 @@ static void must_be_rejected(struct subject *subject, const struct muster_schedu
         return;
     }
     if (result.proven) {
-        print_error("%s %s with %s at rank %u, step %zu was taken for right\n",
+        print_error("%s %s with %s at rank %u, step %zu was accepted\n",
                     muster_collective_name(subject->job->plans[0].collective),
                     muster_algorithms[subject->algorithm].name, subject->mutation, rank, step);
     }
@@ -145,7 +145,7 @@ static bool one_element_more(const struct muster_shape *shape, struct muster_ste
     return is_message(step);
 }
 
-/* The elements are not those that the other end means. */
+/* Other elements than the receiver expects. */
 static bool source_moves_up(const struct muster_shape *shape, struct muster_step *step)
 {
     (void)shape;
@@ -248,7 +248,7 @@ static bool recv_without_reduce(const struct muster_shape *shape, struct muster_
     return applies;
 }
 
-/* What was there before is counted too, or is undefined. */
+/* The earlier contents of the target are counted too, or are undefined. */
 static bool recv_with_reduce(const struct muster_shape *shape, struct muster_step *step)
 {
     (void)shape;

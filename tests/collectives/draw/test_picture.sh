@@ -14,7 +14,7 @@ fail() {
 
 # draw ARGUMENTS...: into $picture.
 draw() {
-    "$muster" plan "$@" --svg "$picture" >"$folder/said" 2>&1 || fail "plan $*: $(cat "$folder/said")"
+    "$muster" plan "$@" --svg "$picture" >"$folder/text" 2>&1 || fail "plan $*: $(cat "$folder/text")"
     if command -v xmllint >/dev/null; then
         xmllint --noout "$picture" 2>&1 || fail "plan $*: the picture is not XML"
     fi
@@ -29,14 +29,14 @@ shows() {
 
 # refuse STATUS PATTERN ARGUMENTS...: prints one line, and leaves an existing picture unchanged.
 refuse() {
-    local status=$1 pattern=$2 said code
+    local status=$1 pattern=$2 text code
     shift 2
     echo before >"$picture"
-    said=$("$muster" plan "$@" 2>&1)
+    text=$("$muster" plan "$@" 2>&1)
     code=$?
-    [ "$code" = "$status" ] || fail "plan $*: exit status $code instead of $status: $said"
-    grep -q -e "$pattern" <<<"$said" || fail "plan $*: no \"$pattern\" in: $said"
-    [ "$(wc -l <<<"$said")" = 1 ] || fail "plan $*: more than one line: $said"
+    [ "$code" = "$status" ] || fail "plan $*: exit status $code instead of $status: $text"
+    grep -q -e "$pattern" <<<"$text" || fail "plan $*: no \"$pattern\" in: $text"
+    [ "$(wc -l <<<"$text")" = 1 ] || fail "plan $*: more than one line: $text"
     [ "$(cat "$picture")" = before ] || fail "plan $*: the old picture is gone"
 }
 

@@ -37,7 +37,7 @@ static struct memory_range memory_range_of(const struct muster_shape *shape,
     return (struct memory_range){base + (int64_t)offset, base + (int64_t)(offset + count)};
 }
 
-static bool meet(struct memory_range one, struct memory_range other)
+static bool overlap(struct memory_range one, struct memory_range other)
 {
     int64_t begin = one.begin > other.begin ? one.begin : other.begin;
     int64_t end = one.end < other.end ? one.end : other.end;
@@ -62,7 +62,8 @@ static bool clash(const struct muster_shape *shape, const struct muster_schedule
                                         step->span.count);
         }
     }
-    return meet(writes[0], writes[1]) || meet(writes[0], reads[1]) || meet(reads[0], writes[1]);
+    return overlap(writes[0], writes[1]) || overlap(writes[0], reads[1]) ||
+           overlap(reads[0], writes[1]);
 }
 
 static bool is_receive(const struct muster_step *step)
@@ -158,13 +159,13 @@ static void try_call(const struct test_job *job, bool in_place, bool execute,
 static void try_plan(size_t algorithm, const struct muster_plan *plan, bool execute,
                      struct outcome *outcome)
 {
-    struct muster_plan asked = *plan;
+    struct muster_plan chosen = *plan;
     for (int in_place = 0; in_place < 2; in_place++) {
-        asked.in_place = in_place != 0;
-        if (!test_fits(algorithm, &asked)) {
+        chosen.in_place = in_place != 0;
+        if (!test_fits(algorithm, &chosen)) {
             continue;
         }
-        struct test_job job = test_job_create(algorithm, &asked, false);
+        struct test_job job = test_job_create(algorithm, &chosen, false);
         try_call(&job, in_place != 0, execute, outcome);
         test_job_finish(&job);
     }

@@ -76,7 +76,7 @@ static inline void drive_add_actions(struct drive *d, const struct muster_action
     }
 }
 
-/* One event, without those that are due after it. */
+/* Applies one event, but not the events that are due after it. */
 static inline muster_status drive_once(struct drive *d, const struct muster_event *event)
 {
     muster_status checked = muster_membership_check(d->membership, event);
@@ -91,7 +91,7 @@ static inline muster_status drive_once(struct drive *d, const struct muster_even
     return applied;
 }
 
-/* Every event that is due; there must be an end to them, and each must change something. */
+/* Applies all due events, and asserts that they come to an end. */
 static inline void drive_due(struct drive *d)
 {
     struct muster_event event;

@@ -54,7 +54,7 @@ struct text {
     size_t left;
 };
 
-static void MUSTER_PRINTF(2, 3) say(struct text *text, const char *format, ...)
+static void MUSTER_PRINTF(2, 3) print(struct text *text, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -65,31 +65,32 @@ static void MUSTER_PRINTF(2, 3) say(struct text *text, const char *format, ...)
     text->left -= (size_t)written;
 }
 
-static void say_members(struct text *text, const struct muster_membership *m, bool signs)
+static void print_members(struct text *text, const struct muster_membership *m, bool signs)
 {
     struct muster_member_view v;
     for (uint32_t i = 0; muster_membership_member(m, i, &v); i++) {
-        say(text, "%s on %s v%llu g%llu o%u phase %d leave %d rank %u\n", v.info->id, v.info->host,
-            (unsigned long long)v.info->state_version, (unsigned long long)v.info->generation,
-            v.info->order, v.phase, v.leave_asked, v.rank);
+        print(text, "%s on %s v%llu g%llu o%u phase %d leave %d rank %u\n", v.info->id,
+              v.info->host, (unsigned long long)v.info->state_version,
+              (unsigned long long)v.info->generation, v.info->order, v.phase, v.leave_asked,
+              v.rank);
         if (signs) {
-            say(text, "suspected %d progress %llu heard %lld\n", v.suspected,
-                (unsigned long long)v.progress, (long long)v.last_seen_ms);
+            print(text, "suspected %d progress %llu last seen %lld\n", v.suspected,
+                  (unsigned long long)v.progress, (long long)v.last_seen_ms);
         }
     }
 }
 
-static void say_records(struct text *text, const struct muster_membership *m)
+static void print_records(struct text *text, const struct muster_membership *m)
 {
     struct muster_generation_record g;
     struct muster_departure_record p;
     for (uint32_t i = 0; muster_membership_generation_record(m, i, &g); i++) {
-        say(text, "g%llu %u on %u %lld..%lld %s\n", (unsigned long long)g.number, g.size, g.hosts,
-            (long long)g.formed_ms, (long long)g.revoked_ms, g.why);
+        print(text, "g%llu %u on %u %lld..%lld %s\n", (unsigned long long)g.number, g.size, g.hosts,
+              (long long)g.formed_ms, (long long)g.revoked_ms, g.why);
     }
     for (uint32_t i = 0; muster_membership_departure_record(m, i, &p); i++) {
-        say(text, "%s %s %u %u g%llu %d %lld %s\n", p.member, p.host, p.pid, p.rank,
-            (unsigned long long)p.generation, (int)p.reason, (long long)p.at_ms, p.why);
+        print(text, "%s %s %u %u g%llu %d %lld %s\n", p.member, p.host, p.pid, p.rank,
+              (unsigned long long)p.generation, (int)p.reason, (long long)p.at_ms, p.why);
     }
 }
 
@@ -98,17 +99,17 @@ static void describe(const struct muster_membership *m, bool signs, char ret_tex
     struct text text = {.at = ret_text, .left = TEXT_SIZE};
     struct muster_generation_view g = muster_membership_generation(m);
     struct muster_job_settings s = muster_membership_settings(m);
-    say(&text, "phase %d pending %d why %s\n", muster_membership_phase(m),
-        muster_membership_pending(m), muster_membership_why(m));
-    say(&text, "%u..%u target %u\n", s.min_size, s.max_size, s.target_size);
-    say(&text, "g%llu v%llu of %u:", (unsigned long long)g.number,
-        (unsigned long long)g.state_version, g.state_source);
+    print(&text, "phase %d pending %d why %s\n", muster_membership_phase(m),
+          muster_membership_pending(m), muster_membership_why(m));
+    print(&text, "%u..%u target %u\n", s.min_size, s.max_size, s.target_size);
+    print(&text, "g%llu v%llu of %u:", (unsigned long long)g.number,
+          (unsigned long long)g.state_version, g.state_source);
     for (uint32_t rank = 0; rank < g.size; rank++) {
-        say(&text, " %s%s", g.members[rank], g.stale[rank] ? "*" : "");
+        print(&text, " %s%s", g.members[rank], g.stale[rank] ? "*" : "");
     }
-    say(&text, "\n");
-    say_members(&text, m, signs);
-    say_records(&text, m);
+    print(&text, "\n");
+    print_members(&text, m, signs);
+    print_records(&text, m);
 }
 
 /* Invariants ---------------------------------------------------------------------------------- */

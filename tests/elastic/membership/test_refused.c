@@ -198,9 +198,9 @@ static void texts_from_outside_are_cut_and_stay_one_line(void **state)
     why[0] = '\n';
     why[sizeof why - 1] = '\0';
     assert_int_equal(drive_leave(&d, "a1", 1, MUSTER_LEAVE_FAILED, why), MUSTER_OK);
-    const char *said = drive_departure_why(&d, "a1");
-    assert_int_equal(strlen(said), MUSTER_WHY_SIZE - 1);
-    assert_null(strchr(said, '\n'));
+    const char *recorded = drive_departure_why(&d, "a1");
+    assert_int_equal(strlen(recorded), MUSTER_WHY_SIZE - 1);
+    assert_null(strchr(recorded, '\n'));
     drive_finish(&d);
 }
 

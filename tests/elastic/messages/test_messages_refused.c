@@ -62,7 +62,7 @@ static void bad_fields_are_refused_by_name(void **state)
 #define HEAD "{\"job\":\"j\",\"member\":\"" ID "\",\"host\":\"h\","
     static const struct {
         const char *text;
-        const char *said;
+        const char *expected;
     } cases[] = {
         {"{\"member\":\"" ID "\",\"host\":\"h\"}", "job: missing"},
         {"{\"job\":\"a b\"}", "job: \"a b\""},
@@ -93,14 +93,14 @@ static void bad_fields_are_refused_by_name(void **state)
         struct muster_join_request join;
         memset(&join, 0x5a, sizeof join);
         assert_int_equal(join_of(cases[i].text, &join), MUSTER_INVALID);
-        if (strstr(muster_last_error(), cases[i].said) == NULL) {
-            fail_msg("%s: said \"%s\"", cases[i].text, muster_last_error());
+        if (strstr(muster_last_error(), cases[i].expected) == NULL) {
+            fail_msg("%s: \"%s\"", cases[i].text, muster_last_error());
         }
         assert_int_equal(join.job[0], 0x5a); /* untouched */
     }
 }
 
-static void a_long_address_is_refused_by_its_place(void **state)
+static void a_long_address_is_refused_with_its_index(void **state)
 {
     (void)state;
     struct muster_join_request join = {.job = "j", .info = {.host = "h", .address_count = 3}};
@@ -149,7 +149,7 @@ static void a_generation_that_does_not_fit_together_is_refused(void **state)
     static const struct {
         const char *field;
         int value;
-        const char *said;
+        const char *expected;
     } cases[] = {
         {"rank", 100, "formed.rank: 100"},      {"size", 1000, "formed.peers"},
         {"generation", 0, "generation"},        {"localRank", 100, "formed.localRank"},
@@ -165,8 +165,8 @@ static void a_generation_that_does_not_fit_together_is_refused(void **state)
         assert_int_equal(json_object_set_new(inner, cases[i].field, value), 0);
         struct muster_join_response back;
         assert_int_equal(muster_join_response_decode(json, &back), MUSTER_INVALID);
-        if (strstr(muster_last_error(), cases[i].said) == NULL) {
-            fail_msg("%s: said \"%s\"", cases[i].field, muster_last_error());
+        if (strstr(muster_last_error(), cases[i].expected) == NULL) {
+            fail_msg("%s: \"%s\"", cases[i].field, muster_last_error());
         }
         json_decref(json);
     }
@@ -399,7 +399,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sixty_four_bit_numbers_are_strings_and_may_be_numbers),
         cmocka_unit_test(bad_fields_are_refused_by_name),
-        cmocka_unit_test(a_long_address_is_refused_by_its_place),
+        cmocka_unit_test(a_long_address_is_refused_with_its_index),
         cmocka_unit_test(a_generation_that_does_not_fit_together_is_refused),
         cmocka_unit_test(unknown_words_are_refused),
         cmocka_unit_test(values_are_bounded),

@@ -218,7 +218,7 @@ static bool is_suspected(const struct fixture *fixture, unsigned member)
     struct web_response response = ask(fixture, "GetJob", "{'job':'j'}");
     bool suspected = false;
     size_t index;
-    json_t *listed; /* in the order in which they came, which two threads decide */
+    json_t *listed; /* in the order of their Joins, which two threads of the server may change */
     json_array_foreach(test_part(response.json, "job.members"), index, listed)
     {
         const char *id = json_string_value(json_object_get(listed, "member"));
@@ -531,8 +531,8 @@ static void requests_held_when_the_server_stops_are_answered(void **state)
     for (unsigned i = 0; i < 4; i++) {
         send_watch(fixture, i, 1);
     }
-    /* When this has been answered, the four before it on the loopback have been taken or wait in
-     * the server's sockets: both must be borne. */
+    /* Once this is answered, the four requests before it were handled or are in the server's
+     * sockets. Both are correct below. */
     expect(ask(fixture, "ListJobs", "{}"), 200, "");
     muster_http_stop(fixture->http);
     fixture->http = NULL;

@@ -226,7 +226,7 @@ static void a_closed_connection_and_a_report_are_a_death(void **state)
         assert_int_equal(test_part_number(fixture->calls[i].json, "formed.size"), 3);
         test_call_finish(&fixture->calls[i]);
     }
-    /* not_found tells the dead member that it may come back as a new one. */
+    /* not_found: the dead member may join again as a new one. */
     start_watch(fixture, 3, 1, "");
     test_call_expect(&fixture->calls[3], MUSTER_RPC_NOT_FOUND, "");
     start_join(fixture, 3, 1, 0, "");

@@ -112,8 +112,8 @@ static void a_file_without_permission_is_named(void **state)
             _exit(2);
         }
         muster_status status = muster_store_sqlite_open(path, &store);
-        bool said = strstr(muster_last_error(), "Permission denied") != NULL;
-        _exit(status == MUSTER_INVALID && said ? 0 : 1);
+        bool named = strstr(muster_last_error(), "Permission denied") != NULL;
+        _exit(status == MUSTER_INVALID && named ? 0 : 1);
     }
     int how = -1;
     assert_int_equal(waitpid(pid, &how, 0), pid);
@@ -142,48 +142,49 @@ static void two_cannot_use_one_file(void **state)
 }
 
 /* Lists what load reads, in its order. */
-struct seen {
+struct recorded {
     char text[1024];
 };
 
-static void see(struct seen *seen, const char *what)
+static void record(struct recorded *found, const char *what)
 {
-    size_t used = strlen(seen->text);
-    (void)snprintf(seen->text + used, sizeof seen->text - used, "%s;", what);
+    size_t used = strlen(found->text);
+    (void)snprintf(found->text + used, sizeof found->text - used, "%s;", what);
 }
 
-static muster_status see_job(void *user, const struct muster_store_job *job)
+static muster_status record_job(void *user, const struct muster_store_job *job)
 {
     char what[128];
     (void)snprintf(what, sizeof what, "job %s %s %s", job->name, job->token, job->link_token);
-    see(user, what);
+    record(user, what);
     return MUSTER_OK;
 }
 
-static muster_status see_event(void *user, uint64_t sequence, const char *text, size_t size_bytes)
+static muster_status record_event(void *user, uint64_t sequence, const char *text,
+                                  size_t size_bytes)
 {
     char what[128];
     (void)snprintf(what, sizeof what, "%d %.*s", (int)sequence, (int)size_bytes, text);
-    see(user, what);
+    record(user, what);
     return MUSTER_OK;
 }
 
-static muster_status see_value(void *user, uint64_t generation, const char *key, const void *value,
-                               size_t size_bytes)
+static muster_status record_value(void *user, uint64_t generation, const char *key,
+                                  const void *value, size_t size_bytes)
 {
     char what[128];
     (void)snprintf(what, sizeof what, "%s@%d=%.*s", key, (int)generation, (int)size_bytes,
                    size_bytes > 0 ? (const char *)value : "");
-    see(user, what);
+    record(user, what);
     return MUSTER_OK;
 }
 
 static void expect_content(struct muster_store *store, const char *content)
 {
-    struct seen seen = {0};
-    const struct muster_store_reader reader = {see_job, see_event, see_value, &seen};
+    struct recorded found = {0};
+    const struct muster_store_reader reader = {record_job, record_event, record_value, &found};
     assert_int_equal(store->ops->load(store, &reader), MUSTER_OK);
-    assert_string_equal(seen.text, content);
+    assert_string_equal(found.text, content);
 }
 
 static void what_was_stored_is_read_back(void **state)
@@ -279,7 +280,7 @@ static void a_full_disk_is_reported_and_harms_nothing(void **state)
     assert_int_equal(WIFEXITED(how) ? WEXITSTATUS(how) : -1, 0);
     struct muster_store *store = open_store();
     struct contents contents = {0};
-    const struct muster_store_reader reader = {count_job, count_event, see_value, &contents};
+    const struct muster_store_reader reader = {count_job, count_event, record_value, &contents};
     assert_int_equal(store->ops->load(store, &reader), MUSTER_OK);
     assert_true(contents.whole && contents.count > 10);
     assert_string_equal(contents.last, "after");

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-static void who_moves_keeps_its_affinity(void **state)
+static void a_thread_that_moves_keeps_its_affinity(void **state)
 {
     (void)state;
     cpu_set_t before;
@@ -27,7 +27,7 @@ static void who_moves_keeps_its_affinity(void **state)
     }
 }
 
-static void who_is_pinned_stays(void **state)
+static void a_pinned_thread_stays(void **state)
 {
     (void)state;
     cpu_set_t before;
@@ -48,43 +48,43 @@ static void who_is_pinned_stays(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-/* Moving while others change things ------------------------------------------------------------ */
+/* Moves while others interfere ----------------------------------------------------------------- */
 
-/* The kernel's part is played here, where it is to be a machine with more cores, or is to be
- * changed between two calls. Each thread has an affinity that was set for it; what it may use is
- * what the control group leaves of that, or all of the group's if nothing is left (cpuset(7)). */
+/* A pretended kernel, of a machine with more cores, or one that is changed between two calls. Each
+ * thread has requested an affinity. It may use what is both in that and in the control group, or
+ * all of the group if that is nothing (cpuset(7)). */
 static struct {
-    bool played;
-    uint64_t group; /* cores, a bit each */
-    uint64_t far;   /* those of them on another NUMA node */
-    uint64_t ever;  /* that the mover was allowed at some time since it was cleared */
-    int calls;      /* that the mover has made */
-    int moment;     /* before this one something happens; -1: nothing */
-    bool looks;     /* only calls that look count */
-    void (*happens)(void);
+    bool pretended;
+    uint64_t group;  /* cores, a bit each */
+    uint64_t far;    /* cores on another NUMA node */
+    uint64_t ever;   /* all cores that the mover was allowed to use since this was cleared */
+    int calls;       /* calls that the mover has made */
+    int moment;      /* interferes() runs before this call; -1: never */
+    bool only_reads; /* only calls that read are counted */
+    void (*interferes)(void);
 } kernel = {.moment = -1};
-static _Thread_local uint64_t wish = UINT64_MAX;
+static _Thread_local uint64_t requested = UINT64_MAX;
 static _Thread_local unsigned place;
 static _Thread_local bool is_mover;
 
 static uint64_t allowed(void)
 {
-    return (wish & kernel.group) != 0 ? wish & kernel.group : kernel.group;
+    return (requested & kernel.group) != 0 ? requested & kernel.group : kernel.group;
 }
 
-static void settle(void)
+static void move_to_allowed(void)
 {
     for (place = (allowed() >> place & 1) != 0 ? place : 0; (allowed() >> place & 1) == 0;) {
         place++;
     }
 }
 
-static void count_call(bool looks)
+static void count_call(bool reads)
 {
-    if (is_mover && (looks || !kernel.looks) && kernel.calls++ == kernel.moment) {
-        kernel.happens();
-        if (kernel.played) {
-            settle();
+    if (is_mover && (reads || !kernel.only_reads) && kernel.calls++ == kernel.moment) {
+        kernel.interferes();
+        if (kernel.pretended) {
+            move_to_allowed();
         }
     }
 }
@@ -93,7 +93,7 @@ int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set)
 {
     count_call(true);
     memset(set, 0, size);
-    if (!kernel.played) {
+    if (!kernel.pretended) {
         return syscall(SYS_sched_getaffinity, pid, size, set) > 0 ? 0 : -1;
     }
     const uint64_t cores = allowed();
@@ -104,7 +104,7 @@ int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set)
 int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *set)
 {
     count_call(false);
-    if (!kernel.played) {
+    if (!kernel.pretended) {
         return (int)syscall(SYS_sched_setaffinity, pid, size, set);
     }
     uint64_t cores;
@@ -113,15 +113,15 @@ int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *set)
         errno = EINVAL;
         return -1;
     }
-    wish = cores;
+    requested = cores;
     kernel.ever |= is_mover ? allowed() : 0;
-    settle();
+    move_to_allowed();
     return 0;
 }
 
 int getcpu(unsigned *cpu, unsigned *node)
 {
-    if (!kernel.played) {
+    if (!kernel.pretended) {
         return (int)syscall(SYS_getcpu, cpu, node, NULL);
     }
     *cpu = place;
@@ -132,31 +132,31 @@ int getcpu(unsigned *cpu, unsigned *node)
 enum { GROUP = 0xf, ANOTHERS = 0x4, PAIR = 0x3 };
 
 /* Moves from core 0 to core 1 of four, with this affinity; returns how many calls that took. */
-static int move_with(uint64_t affinity, int moment, void (*happens)(void))
+static int move_with(uint64_t affinity, int moment, void (*interferes)(void))
 {
     kernel.group = GROUP;
     kernel.ever = 0;
     kernel.calls = 0;
     kernel.moment = moment;
-    kernel.happens = happens;
-    wish = affinity;
+    kernel.interferes = interferes;
+    requested = affinity;
     place = 0;
     (void)muster_core_move(1);
     kernel.moment = -1;
     return kernel.calls;
 }
 
-static int play(void **state)
+static int begin_pretending(void **state)
 {
     (void)state;
-    kernel.played = is_mover = true;
+    kernel.pretended = is_mover = true;
     return 0;
 }
 
-static int stop_playing(void **state)
+static int stop_pretending(void **state)
 {
     (void)state;
-    kernel.played = is_mover = kernel.looks = false;
+    kernel.pretended = is_mover = kernel.only_reads = false;
     kernel.far = 0;
     return 0;
 }
@@ -167,7 +167,7 @@ static void an_affinity_that_was_set_is_not_widened_for_a_moment(void **state)
     (void)move_with(PAIR, -1, NULL);
     assert_int_equal(place, 1);
     assert_int_equal(kernel.ever, PAIR);
-    assert_int_equal(wish, PAIR);
+    assert_int_equal(requested, PAIR);
 }
 
 static void an_affinity_that_nobody_set_is_not_set(void **state)
@@ -175,36 +175,36 @@ static void an_affinity_that_nobody_set_is_not_set(void **state)
     (void)state;
     (void)move_with(UINT64_MAX, -1, NULL);
     assert_int_equal(place, 1);
-    assert_true(wish == UINT64_MAX); /* it grows with its group */
+    assert_true(requested == UINT64_MAX); /* so it grows with its group */
 }
 
-static void who_would_leave_its_node_goes_back(void **state)
+static void a_thread_that_would_leave_its_node_goes_back(void **state)
 {
     (void)state;
     kernel.far = 0x2;
     (void)move_with(PAIR, -1, NULL);
     assert_int_equal(place, 0);
-    assert_int_equal(wish, PAIR);
+    assert_int_equal(requested, PAIR);
 }
 
 static void pin_elsewhere(void)
 {
-    wish = ANOTHERS;
+    requested = ANOTHERS;
 }
 
-static void what_somebody_else_sets_meanwhile_stays(void **state)
+static void an_affinity_that_others_set_meanwhile_stays(void **state)
 {
     (void)state;
     static const uint64_t affinities[] = {UINT64_MAX, PAIR};
-    kernel.looks = true; /* what comes between a look and a change cannot be seen */
+    kernel.only_reads = true; /* a change between a read and the write after it cannot be noticed */
     for (int node = 0; node < 2; node++) {
         kernel.far = node == 0 ? 0 : 0x2;
         for (int i = 0; i < 2; i++) {
-            int looks = move_with(affinities[i], -1, NULL);
-            assert_in_range(looks, 3, 10);
-            for (int moment = 0; moment < looks; moment++) {
+            int reads = move_with(affinities[i], -1, NULL);
+            assert_in_range(reads, 3, 10);
+            for (int moment = 0; moment < reads; moment++) {
                 (void)move_with(affinities[i], moment, pin_elsewhere);
-                assert_int_equal(wish, ANOTHERS);
+                assert_int_equal(requested, ANOTHERS);
             }
         }
     }
@@ -215,7 +215,7 @@ static void lose_core(void)
     kernel.group = GROUP - 0x2;
 }
 
-static void a_core_that_is_lost_meanwhile_costs_no_affinity(void **state)
+static void a_core_that_is_lost_meanwhile_leaves_the_affinity(void **state)
 {
     (void)state;
     static const uint64_t affinities[] = {UINT64_MAX, PAIR};
@@ -224,12 +224,12 @@ static void a_core_that_is_lost_meanwhile_costs_no_affinity(void **state)
         assert_in_range(calls, 5, 20);
         for (int moment = 0; moment < calls; moment++) {
             (void)move_with(affinities[i], moment, lose_core);
-            assert_true(wish == affinities[i]);
+            assert_true(requested == affinities[i]);
         }
     }
 }
 
-/* The kernel itself this time. */
+/* With the kernel itself. */
 static size_t first_core;
 static void pin_really(void)
 {
@@ -239,7 +239,7 @@ static void pin_really(void)
     (void)syscall(SYS_sched_setaffinity, 0, sizeof one, &one);
 }
 
-static void what_somebody_else_really_sets_stays(void **state)
+static void an_affinity_that_others_really_set_stays(void **state)
 {
     (void)state;
     cpu_set_t before;
@@ -250,10 +250,11 @@ static void what_somebody_else_really_sets_stays(void **state)
     while (!CPU_ISSET(first_core, &before)) {
         first_core++;
     }
-    kernel.happens = pin_really;
-    kernel.looks = is_mover = true;
+    kernel.interferes = pin_really;
+    kernel.only_reads = is_mover = true;
     for (int moment = 0; moment < 4; moment++) {
-        for (uint32_t to = 0; to < 2; to++) { /* to one of them, as it is at the other */
+        for (uint32_t to = 0; to < 2;
+             to++) { /* the thread is on one of them: the other one is a move */
             kernel.calls = 0;
             kernel.moment = moment;
             (void)muster_core_move(to);
@@ -269,17 +270,20 @@ static void what_somebody_else_really_sets_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_moves_keeps_its_affinity),
-        cmocka_unit_test(who_is_pinned_stays),
-        cmocka_unit_test_setup_teardown(an_affinity_that_was_set_is_not_widened_for_a_moment, play,
-                                        stop_playing),
-        cmocka_unit_test_setup_teardown(an_affinity_that_nobody_set_is_not_set, play, stop_playing),
-        cmocka_unit_test_setup_teardown(who_would_leave_its_node_goes_back, play, stop_playing),
-        cmocka_unit_test_setup_teardown(what_somebody_else_sets_meanwhile_stays, play,
-                                        stop_playing),
-        cmocka_unit_test_setup_teardown(a_core_that_is_lost_meanwhile_costs_no_affinity, play,
-                                        stop_playing),
-        cmocka_unit_test_setup_teardown(what_somebody_else_really_sets_stays, NULL, stop_playing),
+        cmocka_unit_test(a_thread_that_moves_keeps_its_affinity),
+        cmocka_unit_test(a_pinned_thread_stays),
+        cmocka_unit_test_setup_teardown(an_affinity_that_was_set_is_not_widened_for_a_moment,
+                                        begin_pretending, stop_pretending),
+        cmocka_unit_test_setup_teardown(an_affinity_that_nobody_set_is_not_set, begin_pretending,
+                                        stop_pretending),
+        cmocka_unit_test_setup_teardown(a_thread_that_would_leave_its_node_goes_back,
+                                        begin_pretending, stop_pretending),
+        cmocka_unit_test_setup_teardown(an_affinity_that_others_set_meanwhile_stays,
+                                        begin_pretending, stop_pretending),
+        cmocka_unit_test_setup_teardown(a_core_that_is_lost_meanwhile_leaves_the_affinity,
+                                        begin_pretending, stop_pretending),
+        cmocka_unit_test_setup_teardown(an_affinity_that_others_really_set_stays, NULL,
+                                        stop_pretending),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@
 
 enum { FOLDERS_MAX = 8 }; /* open at once, while they are removed */
 
-/* A folder that stands for /. */
+/* A folder in place of /. */
 static char root[64];
 
 static int make_root(void **state)
@@ -41,7 +41,7 @@ static int remove_root(void **state)
 }
 
 /* Writes a file under the root, and makes the folders that it needs. */
-static void say(const char *name, const char *text)
+static void write_file(const char *name, const char *text)
 {
     char path[512];
     (void)snprintf(path, sizeof path, "%s%s", root, name);
@@ -61,42 +61,42 @@ static void without_groups_there_is_no_quota(void **state)
 {
     (void)state;
     assert_true(muster_cores_quota_millis(root) == UINT64_MAX);
-    say("/proc/self/cgroup", "nonsense\n:\n::\n0:\n\n7:cpu:relative\n");
+    write_file("/proc/self/cgroup", "nonsense\n:\n::\n0:\n\n7:cpu:relative\n");
     assert_true(muster_cores_quota_millis(root) == UINT64_MAX);
 }
 
 static void the_least_quota_of_a_group_and_those_above_counts(void **state)
 {
     (void)state;
-    say("/proc/self/cgroup", "0::/job/worker\n");
-    say("/sys/fs/cgroup/job/worker/cpu.max", "max 100000\n");
+    write_file("/proc/self/cgroup", "0::/job/worker\n");
+    write_file("/sys/fs/cgroup/job/worker/cpu.max", "max 100000\n");
     assert_true(muster_cores_quota_millis(root) == UINT64_MAX);
-    say("/sys/fs/cgroup/job/cpu.max", "250000 100000\n");
+    write_file("/sys/fs/cgroup/job/cpu.max", "250000 100000\n");
     assert_int_equal(muster_cores_quota_millis(root), 2500);
-    say("/sys/fs/cgroup/job/worker/cpu.max", "50000 100000\n");
+    write_file("/sys/fs/cgroup/job/worker/cpu.max", "50000 100000\n");
     assert_int_equal(muster_cores_quota_millis(root), 500);
-    say("/sys/fs/cgroup/cpu.max", "10000 100000\n"); /* as a container sees its own */
+    write_file("/sys/fs/cgroup/cpu.max", "10000 100000\n"); /* as a container sees its own */
     assert_int_equal(muster_cores_quota_millis(root), 100);
 }
 
 static void a_group_that_is_not_there_has_the_quota_of_those_above(void **state)
 {
     (void)state;
-    say("/proc/self/cgroup", "0::/outside/of/the/container\n");
-    say("/sys/fs/cgroup/cpu.max", "300000 200000\n");
+    write_file("/proc/self/cgroup", "0::/outside/of/the/container\n");
+    write_file("/sys/fs/cgroup/cpu.max", "300000 200000\n");
     assert_int_equal(muster_cores_quota_millis(root), 1500);
 }
 
 static void groups_of_version_1_are_known(void **state)
 {
     (void)state;
-    say("/proc/self/cgroup", "4:memory:/job\n3:cpu,cpuacct:/job\n2:cpuset:/\n0::/\n");
-    say("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "-1\n");
-    say("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+    write_file("/proc/self/cgroup", "4:memory:/job\n3:cpu,cpuacct:/job\n2:cpuset:/\n0::/\n");
+    write_file("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "-1\n");
+    write_file("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
     assert_true(muster_cores_quota_millis(root) == UINT64_MAX);
-    say("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "400000\n");
+    write_file("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "400000\n");
     assert_int_equal(muster_cores_quota_millis(root), 4000);
-    say("/sys/fs/cgroup/memory/job/cpu.cfs_quota_us", "1000\n"); /* not the CPU's */
+    write_file("/sys/fs/cgroup/memory/job/cpu.cfs_quota_us", "1000\n"); /* not the CPU's */
     assert_int_equal(muster_cores_quota_millis(root), 4000);
 }
 
@@ -106,9 +106,9 @@ static void bad_numbers_are_no_quota(void **state)
     static const char *const texts[] = {"",         "\n",          "0 0\n",
                                         "5 0\n",    "-5 100000\n", "max\n",
                                         "many few", "0 100000\n",  "9223372036854775807 1"};
-    say("/proc/self/cgroup", "0::/\n");
+    write_file("/proc/self/cgroup", "0::/\n");
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        say("/sys/fs/cgroup/cpu.max", texts[i]);
+        write_file("/sys/fs/cgroup/cpu.max", texts[i]);
         assert_true(muster_cores_quota_millis(root) == UINT64_MAX);
     }
 }

@@ -1,4 +1,4 @@
-/* The floor: statuses and error texts. */
+/* Statuses, error texts, log levels, deadlines and UUIDs. */
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/random.h"
@@ -22,7 +22,7 @@ static void an_error_is_one_line_and_bounded(void **state)
     assert_null(strchr(muster_last_error(), '\n'));
 }
 
-static void a_prefix_keeps_what_was_said(void **state)
+static void a_prefix_keeps_the_text_after_it(void **state)
 {
     (void)state;
     (void)muster_error_set(MUSTER_REJOIN, "link reset");
@@ -53,7 +53,7 @@ static void a_wrong_log_level_is_named(void **state)
     assert_int_equal(level, MUSTER_LOG_INFO);
 }
 
-static void a_passed_deadline_leaves_nothing(void **state)
+static void no_time_is_left_after_a_deadline(void **state)
 {
     (void)state;
     assert_int_equal(muster_clock_left_ms(muster_clock_ns() - 1), 0);
@@ -77,10 +77,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_error_is_one_line_and_bounded),
-        cmocka_unit_test(a_prefix_keeps_what_was_said),
+        cmocka_unit_test(a_prefix_keeps_the_text_after_it),
         cmocka_unit_test(every_status_has_a_name),
         cmocka_unit_test(a_wrong_log_level_is_named),
-        cmocka_unit_test(a_passed_deadline_leaves_nothing),
+        cmocka_unit_test(no_time_is_left_after_a_deadline),
         cmocka_unit_test(uuids_have_the_right_shape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* muster job, and muster run at a server that others use too, against a real musterd. The member of
- * the job is this test itself, by a Join of its own. */
+/* muster job, and muster run with a server that other launchers use too, against a real musterd.
+ * This test is itself a member of the job: it sends a Join of its own. */
 #include "tests/support/command.h"
 #include "tests/support/service.h"
 #include "worker/base/clock.h"
@@ -21,7 +21,7 @@
 
 enum { ARGUMENTS_MAX = 24, HELD_MS = 20000 };
 
-/* Splits at blanks; "URL" stands for the server's. */
+/* The words are split at blanks; "URL" is replaced by the server's. */
 static void start_muster(struct command *command, const char *words)
 {
     char copy[512];
@@ -95,13 +95,13 @@ static void wrong_arguments_are_named(void **state)
 {
     (void)state;
     static const char *const wrong[][2] = {
-        {"job", "say what to do"},
+        {"job", "an action is missing"},
         {"job list", "no \"muster job list\""},
         {"job show --rendezvous URL", "muster job show JOB"},
         {"job show a b --rendezvous URL", "muster job show JOB"},
         {"job resize a 1 2 --rendezvous URL", "\"2\" is one argument too many"},
         {"job show a/b --rendezvous URL", "\"a/b\""},
-        {"job ls", "say which server"},
+        {"job ls", "a server is missing"},
         {"job ls --rendezvous ftp://x:1", "rendezvous \"ftp://x:1\""},
         {"job ls --colour", "unrecognized option"},
         {"jobs", "no command \"jobs\""},
@@ -115,8 +115,8 @@ static void wrong_arguments_are_named(void **state)
     expect_error("job ls --rendezvous URL --token-file /no/such/file", 1, "/no/such/file");
 }
 
-/* A port that was free a moment ago: nobody listens. */
-static void a_server_that_is_not_there_is_named(void **state)
+/* The socket is bound but does not listen. */
+static void a_server_that_does_not_answer_is_named(void **state)
 {
     (void)state;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -218,6 +218,24 @@ static void a_job_with_a_token_is_shown_only_with_it(void **state)
     expect(&command, "job show secret --rendezvous URL", 0);
     command_finish(&command);
     assert_int_equal(unsetenv("MUSTER_TOKEN"), 0);
+    char path[] = "/tmp/muster-test-XXXXXX";
+    char words[128];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && dprintf(fd, "open-sesame\n") > 0 && close(fd) == 0);
+    (void)snprintf(words, sizeof words, "job show secret --rendezvous URL --token-file %s", path);
+    expect(&command, words, 0);
+    command_finish(&command);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void the_environment_may_name_the_server(void **state)
+{
+    (void)state;
+    struct command command;
+    assert_int_equal(setenv("MUSTER_RENDEZVOUS", group_service.url, 1), 0);
+    expect(&command, "job ls", 0);
+    command_finish(&command);
+    assert_int_equal(unsetenv("MUSTER_RENDEZVOUS"), 0);
 }
 
 static void a_resize_starts_as_many_workers_as_are_missing(void **state)
@@ -226,7 +244,7 @@ static void a_resize_starts_as_many_workers_as_are_missing(void **state)
     struct command run;
     struct command resize;
     join("grown", NULL, 6, 3);
-    /* With our own member there are 3. */
+    /* With the member of this test there are 3. */
     start_muster(&run, "run -n 2 --min 1 --max 6 --rendezvous URL --job grown -- sleep 1000");
     assert_true(command_await(&run, "job grown: 2 workers"));
     expect(&resize, "job resize grown 4 --rendezvous URL", 0);
@@ -243,7 +261,7 @@ static void a_resize_starts_as_many_workers_as_are_missing(void **state)
     command_finish(&run);
 }
 
-static void a_launcher_may_leave_growth_to_another(void **state)
+static void a_launcher_with_no_grow_starts_nothing(void **state)
 {
     (void)state;
     struct command run;
@@ -270,13 +288,14 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_arguments_are_named),
-        cmocka_unit_test(a_server_that_is_not_there_is_named),
+        cmocka_unit_test(a_server_that_does_not_answer_is_named),
         cmocka_unit_test(an_unknown_job_is_named),
         cmocka_unit_test(a_job_is_listed_shown_resized_and_ended),
         cmocka_unit_test(each_listed_job_is_a_json_object_on_its_line),
         cmocka_unit_test(a_job_with_a_token_is_shown_only_with_it),
+        cmocka_unit_test(the_environment_may_name_the_server),
         cmocka_unit_test(a_resize_starts_as_many_workers_as_are_missing),
-        cmocka_unit_test(a_launcher_may_leave_growth_to_another),
+        cmocka_unit_test(a_launcher_with_no_grow_starts_nothing),
     };
     return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
 }

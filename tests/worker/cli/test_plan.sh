@@ -9,7 +9,7 @@ fail() {
     failed=1
 }
 
-# expect STATUS PATTERN ARGUMENTS...: the exit status, and a line of output like the pattern.
+# expect STATUS PATTERN ARGUMENTS...: the exit status, and a line of output that matches the pattern.
 expect() {
     local status=$1 pattern=$2
     shift 2
@@ -25,7 +25,7 @@ refuse() {
     local pattern=$1
     shift
     expect 2 "$pattern" "$@"
-    [ -z "$("$muster" plan "$@" 2>/dev/null)" ] || fail "plan $*: it prints a plan all the same"
+    [ -z "$("$muster" plan "$@" 2>/dev/null)" ] || fail "plan $*: it prints on standard output"
     [ "$("$muster" plan "$@" 2>&1 | wc -l)" = 1 ] || fail "plan $*: more than one line"
 }
 
@@ -40,28 +40,33 @@ expect 0 'rounds 6, the busiest rank sends 1.500 x count' \
 expect 0 '"proven":true,"why":"","rounds":6,"elements_sent_max":12,' \
     allreduce --ranks 4 --algorithm ring_two_phase --check --json
 expect 0 'proven: barrier dissemination' barrier --ranks 9 --check
+expect 0 'proven: allreduce .*, count 12, rounds ' allreduce --ranks 3 --count 12 --check
+expect 0 'proven: reduce_scatter .*, 3 elements in blocks, ' reduce_scatter --ranks 2 --blocks 1,2 --check
+expect 0 'proven: alltoallv .*, 3 elements in blocks, ' alltoallv --ranks 2 --blocks 1,2 --check
+expect 0 'proven: .*, in place, ' allreduce --ranks 2 --in-place --check
 expect 0 'Exit status: 0 done' --help
 expect 0 '^allreduce  *ring_chunked  *two rings' --list
+expect 0 '^| allreduce | `ring_two_phase` | 2(P-1) |' --formulas
 
-# The drawing: who sends which chunk to whom, and what comes of it.
+# The drawing: which rank sends which chunk to which rank, and the result.
 expect 0 '^begins with  *abcd    abcd    abcd    abcd$' \
     allreduce --ranks 4 --algorithm ring_two_phase
 expect 0 '^  sends  *a->1    b->2    c->3    d->0$' allreduce --ranks 4 --algorithm ring_two_phase
 expect 0 '^  adds  *d<-3    a<-0    b<-1    c<-2$' allreduce --ranks 4 --algorithm ring_two_phase
-expect 0 '^  takes  *d<-3' allreduce --ranks 4 --algorithm ring_two_phase
+expect 0 '^  receives  *d<-3' allreduce --ranks 4 --algorithm ring_two_phase
 expect 0 '| host 0  *| host 1' allreduce --ranks 4 --hosts 2 --algorithm ring_two_phase
 expect 0 '^  sends    lane 1 ' allreduce --ranks 4 --algorithm ring_chunked
 expect 0 '^ends with  *abc  *abc  *abc$' allgather --ranks 3 --algorithm ring
 expect 0 '()->1  *()->2' barrier --ranks 3
 
-# Steps: of one rank, of all on request, and of all where a drawing would be too wide.
+# Steps: of one rank, of all ranks if asked for, and of all ranks if a drawing would be too wide.
 expect 0 '^a  *of 1 rank  *lane 0 round 0   send         to   1    input\[0..2)' \
     allreduce --ranks 4 --algorithm ring_two_phase --rank 0
 expect 0 'recv         from 2' broadcast --ranks 5 --root 2 --rank 4
 [ "$("$muster" plan allreduce --ranks 6 --check | wc -l)" = 1 ] || fail "--check is one line"
-[ "$("$muster" plan allreduce --ranks 6 --rank 3 | grep -c '^rank')" = 1 ] || fail "--rank is one"
-[ "$("$muster" plan allreduce --ranks 6 --steps | grep -c '^rank')" = 6 ] || fail "--steps are all"
-[ "$("$muster" plan allreduce --ranks 100 | grep -c '^rank')" = 100 ] || fail "large ones are listed"
+[ "$("$muster" plan allreduce --ranks 6 --rank 3 | grep -c '^rank')" = 1 ] || fail "--rank lists one rank"
+[ "$("$muster" plan allreduce --ranks 6 --steps | grep -c '^rank')" = 6 ] || fail "--steps lists all ranks"
+[ "$("$muster" plan allreduce --ranks 100 | grep -c '^rank')" = 100 ] || fail "a drawing that is too wide is listed"
 
 # Times.
 expect 0 '^predicted: ring_two_phase  *[0-9.]* us$' \
@@ -83,7 +88,7 @@ expect 0 '^{"collective":"barrier","algorithm":"dissemination",' --list --json
 expect 0 '"algorithm":"halving_doubling","ranks":2000,.*"predicted_us":' \
     allreduce --ranks 2000 --algorithm halving_doubling --simulate --json
 
-# Whatever --list names can be proven.
+# Every algorithm that --list names can be proven.
 while read -r collective algorithm _; do
     expect 0 '^proven' "$collective" --hosts 3,1,2 --algorithm "$algorithm" --check
 done < <("$muster" plan --list)
@@ -92,7 +97,7 @@ refuse 'needs at least 2 hosts' allreduce --ranks 4 --algorithm hierarchical
 refuse 'allreduce has no algorithm "tree"; it has ring' allreduce --ranks 4 --algorithm tree
 refuse 'no collective is called "all_reduce"' all_reduce --ranks 4
 refuse 'a collective is missing' --ranks 4
-refuse 'how many ranks' allreduce
+refuse 'the number of ranks is missing' allreduce
 refuse '"0" is not a number from 1 to 1048576' allreduce --ranks 0
 refuse '"1048577" is not a number' allreduce --ranks 1048577
 refuse '1025 ranks: .* at most 1024' allreduce --ranks 1025 --algorithm recursive_doubling
@@ -109,10 +114,10 @@ refuse '"-1" is not a number of elements' allreduce --ranks 3 --count -1
 refuse 'over the limit' allreduce --ranks 3 --count 18446744073709551615
 refuse 'barrier has no count' barrier --ranks 3 --count 5
 refuse 'has no blocks of different sizes' allreduce --ranks 2 --blocks 1,2
-refuse '1 blocks, one for each of the 2 ranks' reduce_scatter --ranks 2 --blocks 1
+refuse '1 blocks, but 2 ranks need one each' reduce_scatter --ranks 2 --blocks 1
 refuse 'more blocks than the 2 ranks' reduce_scatter --ranks 2 --blocks 1,2,3
 refuse 'over the limit' reduce_scatter --ranks 2 --blocks 1,18446744073709551615
-refuse 'barrier has no one count' barrier --ranks 3 --table
+refuse 'barrier has no single count' barrier --ranks 3 --table
 refuse 'is not a number from 0 to 3' allreduce --ranks 4 --rank 4
 
 if [ -w /dev/full ]; then

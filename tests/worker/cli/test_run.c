@@ -1,5 +1,5 @@
-/* muster run, with workers that do not use the library: what is printed, signals, ends. Growth and
- * the life of a real job are in tests/e2e. */
+/* muster run with workers that do not use the library: output, signals, ends. Growth and the life
+ * of a real job are in tests/e2e. */
 #include "tests/support/command.h"
 
 #include <jansson.h>
@@ -18,7 +18,7 @@
 
 enum { ARGUMENTS_MAX = 24 };
 
-/* Splits at blanks; the last argument is a script for sh -c, if there is one. */
+/* The words are split at blanks. A script, if there is one, is run by sh -c. */
 static void start_run(struct command *command, const char *words, const char *script)
 {
     char copy[512];
@@ -45,7 +45,7 @@ static void start_run(struct command *command, const char *words, const char *sc
     command_start(command, argv);
 }
 
-/* Runs to its end and compares the exit status; the texts are the caller's to finish. */
+/* Waits for the end and compares the exit status. The caller finishes the command. */
 static void expect_run(struct command *command, const char *words, const char *script, int expected)
 {
     start_run(command, words, script);
@@ -67,13 +67,13 @@ static void expect_error(const char *words, const char *script, int expected, co
     command_finish(&command);
 }
 
-static void workers_that_all_end_well_make_a_good_job(void **state)
+static void a_job_whose_workers_all_succeed_ends_with_status_0(void **state)
 {
     (void)state;
     expect_error("-n 3", "exit 0", 0, "exit status 0");
 }
 
-static void a_worker_that_fails_gives_its_status_and_is_named(void **state)
+static void a_worker_that_fails_is_named_and_its_status_is_the_job_s(void **state)
 {
     (void)state;
     expect_error("-n 3 --hosts a:2,b:1", "test $MUSTER_ORDER != 2 || exit 3", 3,
@@ -82,20 +82,21 @@ static void a_worker_that_fails_gives_its_status_and_is_named(void **state)
                  "failed with exit status 3; not replaced");
 }
 
-static void a_worker_that_is_killed_gives_its_signal(void **state)
+static void the_signal_that_killed_a_worker_is_in_the_exit_status(void **state)
 {
     (void)state;
     expect_error("-n 2", "test $MUSTER_ORDER != 1 || kill -9 $$", 128 + SIGKILL,
                  "was killed by signal 9 (Killed); not replaced");
 }
 
-static void the_first_failure_counts(void **state)
+static void the_first_failure_gives_the_exit_status(void **state)
 {
     (void)state;
     char folder[] = "/tmp/muster-test-XXXXXX";
     char script[512];
     assert_non_null(mkdtemp(folder));
-    /* The second worker ends once the launcher has told of the first, which it sees by its pid. */
+    /* The second worker ends when the launcher has reaped the first one, whose pid is then unused.
+     */
     (void)snprintf(script, sizeof script,
                    "if [ $MUSTER_ORDER = 0 ]; then echo $$ >%s/w; mv %s/w %s/pid; exit 5; fi; "
                    "until test -f %s/pid; do sleep 0.01; done; p=$(cat %s/pid); "
@@ -107,7 +108,7 @@ static void the_first_failure_counts(void **state)
     (void)rmdir(folder);
 }
 
-static void a_command_that_is_missing_is_one_line(void **state)
+static void a_command_that_cannot_be_executed_is_one_line(void **state)
 {
     (void)state;
     expect_error("-n 2 -- no-such-command", NULL, 127, "cannot execute \"no-such-command\"");
@@ -143,7 +144,7 @@ static void wrong_options_are_named(void **state)
     }
 }
 
-static void lines_bear_the_name_of_their_worker(void **state)
+static void lines_have_the_prefix_of_their_worker(void **state)
 {
     (void)state;
     struct command command;
@@ -167,7 +168,7 @@ static void lines_bear_the_name_of_their_worker(void **state)
     command_finish(&command);
 }
 
-static void lines_are_not_mixed_and_long_ones_continue(void **state)
+static void lines_are_not_mixed_and_long_ones_are_continued(void **state)
 {
     (void)state;
     struct command command;
@@ -191,7 +192,7 @@ static void lines_are_not_mixed_and_long_ones_continue(void **state)
     command_finish(&command);
 }
 
-static void what_comes_after_a_flood_is_seen(void **state)
+static void output_after_a_flood_is_printed(void **state)
 {
     (void)state;
     struct command command;
@@ -215,19 +216,19 @@ static void a_worker_that_floods_does_not_silence_the_others(void **state)
     command_finish(&command);
 }
 
-static void a_reader_that_does_not_read_holds_up_no_signal(void **state)
+static void a_reader_that_does_not_read_delays_no_signal(void **state)
 {
     (void)state;
     struct command command;
     start_run(&command, "-n 1", "echo up >&2; exec yes");
     assert_true(command_await(&command, "[0] up\n"));
     assert_int_equal(kill(command.pid, SIGTERM), 0);
-    assert_true(command_gone(command.pid)); /* we have not read its standard output meanwhile */
+    assert_true(command_gone(command.pid)); /* its standard output has not been read meanwhile */
     assert_int_equal(command_wait(&command), 128 + SIGTERM);
     command_finish(&command);
 }
 
-static void a_reader_that_goes_away_does_not_end_the_job(void **state)
+static void a_reader_that_ends_does_not_end_the_job(void **state)
 {
     (void)state;
     struct command command;
@@ -257,7 +258,7 @@ static void workers_get_the_job_in_their_environment(void **state)
     command_finish(&command);
 }
 
-static void the_first_signal_asks_and_the_second_kills(void **state)
+static void the_first_signal_asks_workers_to_end_and_the_second_kills(void **state)
 {
     (void)state;
     struct command command;
@@ -283,7 +284,7 @@ static void the_first_signal_asks_and_the_second_kills(void **state)
     command_finish(&command);
 }
 
-/* What stands after each "pid " in the text. */
+/* The numbers after each "pid " in the text. */
 static size_t read_pids(const char *text, pid_t *pids, size_t max)
 {
     size_t count = 0;
@@ -298,7 +299,7 @@ static void no_process_outlives_a_launcher_that_is_killed(void **state)
 {
     (void)state;
     struct command command;
-    /* The child of a worker is in its group, and has no parent that could tell it of anything. */
+    /* The child of a worker is in its group; the kernel does not kill it with the launcher. */
     start_run(
         &command, "-n 2",
         "echo worker pid $$; sleep 1000 & echo child pid $!; echo up; while :; do wait; done");
@@ -325,13 +326,13 @@ static void a_launcher_leaves_no_temporary_folder_behind(void **state)
         assert_int_equal(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
         start_run(&command, "-n 1", "echo up; exec sleep 1000");
         assert_true(command_await(&command, "[0] up\n"));
-        assert_int_equal(rmdir(folder), -1); /* the job's token is in there */
+        assert_int_equal(rmdir(folder), -1); /* it has the token of the job */
         assert_int_equal(kill(command.pid, signals[i]), 0);
         assert_int_equal(command_wait(&command), 128 + signals[i]);
         command_finish(&command);
         int removed = -1;
         for (int tries = 0; removed != 0 && tries < 2000; tries++) {
-            removed = rmdir(folder); /* the guard is nobody's child by then: only this tells */
+            removed = rmdir(folder); /* the guard is no longer our child: its end shows only here */
             (void)usleep(5000);
         }
         assert_int_equal(removed, 0);
@@ -339,7 +340,7 @@ static void a_launcher_leaves_no_temporary_folder_behind(void **state)
     }
 }
 
-static void what_a_worker_leaves_behind_is_ended(void **state)
+static void processes_that_a_worker_leaves_behind_are_killed(void **state)
 {
     (void)state;
     struct command command;
@@ -376,13 +377,13 @@ static void the_summary_is_one_json_object(void **state)
     command_finish(&command);
 }
 
-static void a_summary_that_cannot_be_written_is_said(void **state)
+static void a_summary_that_cannot_be_written_is_an_error(void **state)
 {
     (void)state;
     expect_error("-n 1 --json /no/such/folder/x", "exit 0", 1, "--json /no/such/folder/x: No such");
 }
 
-static void the_token_file_is_made_for_its_owner_alone(void **state)
+static void the_token_file_is_readable_by_its_owner_alone(void **state)
 {
     (void)state;
     char folder[] = "/tmp/muster-test-XXXXXX";
@@ -421,6 +422,72 @@ static int forget_job(void **state)
     return 0;
 }
 
+static void the_state_of_a_job_is_stored_where_the_option_says(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/muster-test-XXXXXX";
+    char words[128];
+    char path[64];
+    struct command command;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/job.db", folder);
+    (void)snprintf(words, sizeof words, "-n 1 --store %s", path);
+    expect_run(&command, words, "exit 0", 0);
+    command_finish(&command);
+    assert_int_equal(access(path, F_OK), 0);
+    char *remove[] = {(char *)"rm", (char *)"-r", folder, NULL};
+    command_start(&command, remove);
+    assert_int_equal(command_wait(&command), 0);
+    command_finish(&command);
+}
+
+static void the_environment_has_the_defaults_of_options(void **state)
+{
+    (void)state;
+    struct command command;
+    assert_int_equal(setenv("MUSTER_JOB", "other", 1), 0);
+    assert_int_equal(setenv("MUSTER_MIN", "1", 1), 0);
+    assert_int_equal(setenv("MUSTER_MAX", "5", 1), 0);
+    expect_run(&command, "-n 2", "echo $MUSTER_JOB $MUSTER_MIN $MUSTER_MAX", 0);
+    assert_non_null(strstr(command.output.bytes, "[0] other 1 5\n"));
+    command_finish(&command);
+    expect_run(&command, "-n 2 --job mine --min 2 --max 3",
+               "echo $MUSTER_JOB $MUSTER_MIN $MUSTER_MAX", 0);
+    assert_non_null(strstr(command.output.bytes, "[0] mine 2 3\n"));
+    command_finish(&command);
+    assert_int_equal(setenv("MUSTER_RENDEZVOUS", "ftp://x:1", 1), 0);
+    expect_error("-n 2", "exit 0", 2, "rendezvous \"ftp://x:1\"");
+    (void)forget_job(NULL);
+}
+
+/* script(1) gives its command a terminal. */
+static void expect_on_terminal(const char *line)
+{
+    char words[PATH_MAX + 64];
+    (void)snprintf(words, sizeof words, "%s run -n 1 -- echo hello", command_path("muster"));
+    char *argv[] = {(char *)"script", (char *)"-qec", words, (char *)"/dev/null", NULL};
+    struct command command;
+    command_start(&command, argv);
+    assert_int_equal(command_wait(&command), 0);
+    assert_non_null(strstr(command.output.bytes, line));
+    command_finish(&command);
+}
+
+static void prefixes_have_colours_on_a_terminal_that_wants_them(void **state)
+{
+    (void)state;
+    if (access("/usr/bin/script", X_OK) != 0) {
+        skip();
+    }
+    assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    expect_on_terminal("\n\033[31m[0]\033[0m hello\r\n");
+    assert_int_equal(setenv("NO_COLOR", "1", 1), 0);
+    expect_on_terminal("\n[0] hello\r\n");
+    assert_int_equal(unsetenv("NO_COLOR"), 0);
+    assert_int_equal(setenv("TERM", "dumb", 1), 0);
+    expect_on_terminal("\n[0] hello\r\n");
+}
+
 int main(void)
 {
     if (access(command_path("musterd"), X_OK) != 0) {
@@ -429,26 +496,29 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workers_that_all_end_well_make_a_good_job),
-        cmocka_unit_test(a_worker_that_fails_gives_its_status_and_is_named),
-        cmocka_unit_test(a_worker_that_is_killed_gives_its_signal),
-        cmocka_unit_test(the_first_failure_counts),
-        cmocka_unit_test(a_command_that_is_missing_is_one_line),
+        cmocka_unit_test(a_job_whose_workers_all_succeed_ends_with_status_0),
+        cmocka_unit_test(a_worker_that_fails_is_named_and_its_status_is_the_job_s),
+        cmocka_unit_test(the_signal_that_killed_a_worker_is_in_the_exit_status),
+        cmocka_unit_test(the_first_failure_gives_the_exit_status),
+        cmocka_unit_test(a_command_that_cannot_be_executed_is_one_line),
         cmocka_unit_test(wrong_options_are_named),
-        cmocka_unit_test(lines_bear_the_name_of_their_worker),
-        cmocka_unit_test(lines_are_not_mixed_and_long_ones_continue),
-        cmocka_unit_test(what_comes_after_a_flood_is_seen),
+        cmocka_unit_test(lines_have_the_prefix_of_their_worker),
+        cmocka_unit_test(lines_are_not_mixed_and_long_ones_are_continued),
+        cmocka_unit_test(output_after_a_flood_is_printed),
         cmocka_unit_test(a_worker_that_floods_does_not_silence_the_others),
-        cmocka_unit_test(a_reader_that_does_not_read_holds_up_no_signal),
-        cmocka_unit_test(a_reader_that_goes_away_does_not_end_the_job),
+        cmocka_unit_test(a_reader_that_does_not_read_delays_no_signal),
+        cmocka_unit_test(a_reader_that_ends_does_not_end_the_job),
         cmocka_unit_test(workers_get_the_job_in_their_environment),
-        cmocka_unit_test(the_first_signal_asks_and_the_second_kills),
+        cmocka_unit_test(the_first_signal_asks_workers_to_end_and_the_second_kills),
         cmocka_unit_test(no_process_outlives_a_launcher_that_is_killed),
         cmocka_unit_test(a_launcher_leaves_no_temporary_folder_behind),
-        cmocka_unit_test(what_a_worker_leaves_behind_is_ended),
+        cmocka_unit_test(processes_that_a_worker_leaves_behind_are_killed),
         cmocka_unit_test(the_summary_is_one_json_object),
-        cmocka_unit_test(a_summary_that_cannot_be_written_is_said),
-        cmocka_unit_test(the_token_file_is_made_for_its_owner_alone),
+        cmocka_unit_test(a_summary_that_cannot_be_written_is_an_error),
+        cmocka_unit_test(the_token_file_is_readable_by_its_owner_alone),
+        cmocka_unit_test(the_state_of_a_job_is_stored_where_the_option_says),
+        cmocka_unit_test(the_environment_has_the_defaults_of_options),
+        cmocka_unit_test(prefixes_have_colours_on_a_terminal_that_wants_them),
     };
     return cmocka_run_group_tests(tests, forget_job, NULL);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# muster timeline: what it says of files whose spans are known, of those that ranks and jobs record, and
-# of what is no timeline.
+# muster timeline with files whose spans are known, with files that ranks and jobs record, and with files
+# that are not timelines.
 set -eu
 muster=$MUSTER_BIN/muster
 folder=$(mktemp -d)
@@ -11,7 +11,7 @@ fail() {
     exit 1
 }
 
-# Spans that are known: two sends at once from 0 to 200 and 100 to 300 us, and a reduction from 250 to 350.
+# Known spans: sends from 0 to 200 and from 100 to 300 us, which overlap, and a reduction from 250 to 350 us.
 span() { # stage, start, duration, bytes
     echo "{\"name\":\"$1\",\"cat\":\"$1\",\"ph\":\"X\",\"pid\":7,\"tid\":1,\"ts\":$2,\"dur\":$3,\"args\":{\"bytes\":$4}}"
 }
@@ -32,11 +32,11 @@ expected+='{"stage":"reduce","spans":1,"bytes":7,"busy_us":100.0,"at_once":1.0,"
 [ "$(cat "$folder/out")" = "$expected" ] || fail "known spans: $(cat "$folder/out")"
 "$muster" timeline "$folder/known" >"$folder/out"
 grep -qE '^reduce +1 +7 +0\.100 +1\.00 +50% +-$' "$folder/out" || fail "known spans: $(cat "$folder/out")"
-# As a member leaves it that was killed in a write.
+# The file of a member that was killed in a write.
 sed -e '$d' -e 's/^\(.*1000}}\)$/\1      /' "$folder/known" >"$folder/torn"
 "$muster" timeline --json "$folder/torn" | cmp -s - <(echo "${expected/known/torn}") || fail "without its end"
 
-# What ranks record: each has its file, with all stages of its transport.
+# Ranks record: each has a file with all stages of its transport.
 stages_of() {
     "$muster" timeline --json "$1" | grep -oE '"stage":"[a-z ]+"' | cut -d'"' -f4 | xargs
 }
@@ -51,17 +51,17 @@ done
 "$muster" timeline "$folder"/tcp.1.?.json >"$folder/out"
 [ "$(grep -cE '^/.*: rank [012], [0-9]+ calls in [0-9.]+ ms$' "$folder/out")" = 3 ] || fail "$(cat "$folder/out")"
 [ "$(grep -cE '^reduce( +[0-9]+){2} ' "$folder/out")" = 3 ] || fail "$(cat "$folder/out")"
-# Nothing is added up before any of its message has come, or after the message is done.
+# Nothing is reduced before the first bytes of its message have arrived, or after the message is complete.
 "$muster" timeline --json "$folder/tcp.1.1.json" >"$folder/out"
 grep -oE '"stage":"reduce".*' "$folder/out" | grep -qE '"receive":(0\.9[0-9]*|1\.0)' ||
     fail "reduce is not within receive: $(cat "$folder/out")"
 
-# A picture: a line for each kind and peer, boxes of each kind; whole, or not at all.
+# A picture: a line for each stage and peer with boxes; the file is written whole or not at all.
 "$muster" timeline --svg "$folder/svg" "$folder"/tcp.1.?.json >"$folder/out"
 for text in '>rank 0<' '>rank 2<' '>send to 1<' '>receive segment from 0<' 'class="span s0"' 'class="span s7"' '^</svg>$'; do
     grep -q "$text" "$folder/svg" || fail "the picture has no $text: $(cat "$folder/svg")"
 done
-! command -v xmllint >/dev/null || xmllint --noout "$folder/svg" || fail "the picture is no XML"
+! command -v xmllint >/dev/null || xmllint --noout "$folder/svg" || fail "the picture is not XML"
 { echo '['; span call 5.000 0.000 8; } >"$folder/instant"
 "$muster" timeline --svg "$folder/svg" "$folder/instant" >"$folder/out"
 grep -q '>A call of 8 bytes: 0.0 us<' "$folder/svg" || fail "a call that took no time: $(cat "$folder/svg")"
@@ -71,26 +71,26 @@ no_picture() {
     "$muster" timeline --svg "$@" >"$folder/out" 2>"$folder/errors" || status=$?
     [ "$status $(wc -l <"$folder/errors")" = "1 1" ] || fail "--svg $*: $status, $(cat "$folder/errors")"
     grep -q "$word" "$folder/errors" || fail "--svg $*: $(cat "$folder/errors")"
-    [ ! -e "$folder/no_svg" ] || fail "--svg $*: a picture of nothing"
+    [ ! -e "$folder/no_svg" ] || fail "--svg $*: there is a picture"
 }
 no_picture "rank 7 has made no call" "$folder/no_svg" "$folder/known"
 no_picture "at another time" "$folder/no_svg" "$folder/tcp.1.0.json" "$folder/shm.1.1.json"
 no_picture "No such file" "$folder/no/svg" "$folder/tcp.1.0.json"
 no_picture "No space left" /dev/full "$folder/tcp.1.0.json"
 
-# A job, by the environment; an allreduce by name.
+# A job records because of its environment; an allreduce has its name and algorithm.
 MUSTER_TIMELINE=$folder/job "$muster" run -n 2 -- "$MUSTER_BIN/hello_allreduce" >"$folder/out" 2>&1 ||
     fail "$(cat "$folder/out")"
 for rank in 0 1; do
     grep -qE '^\{"name":"allreduce","cat":"call",.*"algorithm":"[a-z_]+"' "$folder/job.1.$rank.json" ||
         fail "$(cat "$folder/job.1.$rank.json")"
 done
-# A job whose files cannot be made goes on, and says so once for each member.
+# A job whose files cannot be created continues, with one line for each member.
 MUSTER_TIMELINE=$folder/no/job "$muster" run -n 2 -- "$MUSTER_BIN/hello_allreduce" >"$folder/out" 2>&1 ||
     fail "$(cat "$folder/out")"
 [ "$(grep -c 'timeline .*/no/job' "$folder/out")" = 2 ] || fail "$(cat "$folder/out")"
 
-# What is no timeline: one line that names the file, and nothing else.
+# A file that is not a timeline: one line that names the file, and nothing else.
 refuse() {
     local status=0
     "$muster" timeline "$1" >"$folder/out" 2>"$folder/errors" || status=$?

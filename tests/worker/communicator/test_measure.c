@@ -298,8 +298,7 @@ static void a_request_for_too_large_a_message_is_refused(void **state)
     group_finish(&group);
 }
 
-/* As JSON ----------------------------------------------------------------------------------------
- */
+/* As JSON -------------------------------------------------------------------------------------- */
 
 static void figures_survive_encoding_and_decoding(void **state)
 {

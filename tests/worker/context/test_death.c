@@ -262,9 +262,9 @@ static void who_has_no_descriptor_left_gives_up_and_reports_nobody(void **state)
     struct group group;
     struct rlimit before;
     group_start_flat(&group, GROUP_TCP, RANKS);
-    descriptors_take_away(&before);
+    descriptors_exhaust(&before);
     group_each(&group, expect_fatal, NULL);
-    descriptors_give_back(&before);
+    descriptors_restore(&before);
     group_finish(&group);
 }
 

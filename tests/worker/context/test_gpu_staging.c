@@ -45,8 +45,8 @@ static void make_buffers(const struct sweep_memory *memory, uint32_t rank, struc
         bool there = (rank + i) % 2 == 0;
         buffers->in[i] = memory->allocate(COUNT * sizeof(float), there, false);
         buffers->out[i] = memory->allocate(COUNT * sizeof(float), there, true);
-        buffers->inputs[i] = memory->as_seen(buffers->in[i]);
-        buffers->outputs[i] = memory->as_seen(buffers->out[i]);
+        buffers->inputs[i] = memory->for_library(buffers->in[i]);
+        buffers->outputs[i] = memory->for_library(buffers->out[i]);
         for (uint32_t k = 0; k < COUNT; k++) {
             buffers->in[i][k] = (float)(rank + i + k % 7);
         }

@@ -102,8 +102,8 @@ static void every_pair_has_occurred(void **state)
             bool anywhere = false;
             for (unsigned i = MUSTER_ALLREDUCE; i < MUSTER_COLLECTIVE_END; i++) {
                 bool reduces = muster_collective_reduces((enum muster_collective)i);
-                anywhere = anywhere || (reduces && sweep_has_met(place, i, type, op));
-                if (place == SWEEP_INPROC && reduces && !sweep_has_met(place, i, type, op)) {
+                anywhere = anywhere || (reduces && sweep_has_called(place, i, type, op));
+                if (place == SWEEP_INPROC && reduces && !sweep_has_called(place, i, type, op)) {
                     fail_msg("no %s has made a %s of %s", muster_collective_name(i),
                              muster_op_name(op), muster_type_name(type));
                 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# charlm in one process: what it prints, what it refuses and how.
+# charlm in one process: its output, and the errors for wrong arguments and files.
 set -eu
 charlm=$MUSTER_BIN/charlm
 scratch=$(mktemp -d)
@@ -10,7 +10,7 @@ fail() {
     cat "$scratch/out" "$scratch/errors"
     exit 1
 }
-# refuse STATUS TEXT ARGUMENTS...: that status, one line of errors, with that text, no output.
+# refuse STATUS TEXT ARGUMENTS...: expects that status, no output, and one line of errors with that text.
 refuse() {
     local expected=$1 text=$2 status=0
     shift 2
@@ -36,7 +36,7 @@ if [ ! -e /usr/share/dict/american-english ]; then
     refuse 1 "wamerican" --alone
 fi
 
-# Bytes that are no text must not reach the terminal.
+# Bytes that are not text must not reach the terminal.
 seq -f '%g words' 400 >"$scratch/numbers"
 printf 'bell\a escape\033[31m half a character\303\n%.0s' $(seq 50) >>"$scratch/numbers"
 train=(--alone --data "$scratch/numbers" --steps 60 --batch 20 --hidden 16 --embed 4 --context 4)
@@ -47,7 +47,7 @@ grep -qE '^held-out loss [0-9.]+ nats a character$' "$scratch/out" || fail "no h
 iconv -f UTF-8 -t UTF-8 "$scratch/out" >/dev/null || fail "the output is not UTF-8"
 ! grep -q '[[:cntrl:]]' "$scratch/out" || fail "control characters in the output"
 
-# The same seed, the same weights and words; another seed, others.
+# The same seed gives the same weights and words, another seed other ones.
 "$charlm" "${train[@]}" | grep -E '^(digest|invented)' >"$scratch/again"
 grep -E '^(digest|invented)' "$scratch/out" | diff - "$scratch/again" || fail "the same seed gives other words"
 "$charlm" "${train[@]}" --seed 2 | grep '^digest' >"$scratch/other"

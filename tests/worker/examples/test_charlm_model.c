@@ -1,4 +1,5 @@
-/* The model of charlm: its gradient is the loss's derivative, its loss falls, its shares add up. */
+/* The model of charlm: its gradient is the derivative of the loss, the loss falls, and the
+ * gradients of all shares add up. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,7 +96,7 @@ static void check_gradient(size_t layers)
     double loss = charlm_model_gradient(&model, &batch, 1, gradient);
     assert_true(fabs(loss - charlm_model_loss(&model, &batch)) < 1e-4 * loss);
 
-    /* Central differences in float32 are rough: compare all of them together. */
+    /* Central differences in float32 are inaccurate, so all of them are compared together. */
     double difference = 0, length = 0;
     for (size_t i = 0; i < model.parameter_count; i++) {
         const float nudge = 2e-3F;
@@ -139,8 +140,8 @@ static void padding_stays_zero_and_loss_falls(void **state)
     assert_int_equal(charlm_trainer_held_out(&trainer, &after), MUSTER_OK);
     print_message("held-out loss: %.3f before, %.3f after %llu steps\n", before, after,
                   (unsigned long long)options.steps);
-    /* Who knows only how frequent the characters are has 2.68 (nats); who knows all there is to
-     * know about this language, 1.83. */
+    /* A model that knows the frequencies of the characters only has a loss of 2.68 nats; one that
+     * knows this language completely has 1.83. */
     assert_true(before > 2.68);
     assert_true(after < 1.96);
     const struct charlm_layer *first = &trainer.model.layers[0];

@@ -1,4 +1,4 @@
-/* What can go wrong on the way into a job. */
+/* Joining a job, and what can go wrong then. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static void without_a_server_joining_ends_in_time_and_names_the_url(void **state
     assert_null(session);
 }
 
-static void a_name_that_does_not_resolve_is_named(void **state)
+static void a_host_name_that_does_not_resolve_is_named(void **state)
 {
     (void)state;
     muster_session *session = NULL;
@@ -79,7 +79,7 @@ static void a_job_that_never_reaches_min_says_who_is_there(void **state)
     muster_session *session = NULL;
     muster_options options = options_for(group_service.url, "lonely");
     options.min_size = 4;
-    options.join_timeout_ms = 3000; /* in which a busy machine's server answers at least once */
+    options.join_timeout_ms = 3000; /* long enough for an answer of a server on a busy machine */
     assert_int_equal(muster_open(&options, &session), MUSTER_RETRY);
     expect_text("job lonely: 1 of at least 4 members");
     assert_null(session);
@@ -118,7 +118,7 @@ static void settings_that_differ_from_the_jobs_are_refused_with_both_values(void
     muster_close(first);
 }
 
-static void sigterm_ends_a_join_that_waits(void **state)
+static void sigterm_ends_a_waiting_join(void **state)
 {
     (void)state;
     muster_session *session = NULL;
@@ -146,27 +146,27 @@ static void sigterm_ends_a_join_that_waits(void **state)
     assert_int_equal(WEXITSTATUS(how), 0);
 }
 
-static void open_again_and_again(struct crew_member *member)
+static void open_repeatedly(struct crew_member *member)
 {
     for (int i = 0; i < 3; i++) {
         MEMBER_OK(member, muster_barrier(member->session, MUSTER_GLOBAL, NULL));
-        crew_meet(member);
+        crew_barrier(member);
         muster_close(member->session);
-        crew_meet(member); /* all are out before the job begins anew */
+        crew_barrier(member); /* all have left before the job starts again */
         member->session = NULL;
         MEMBER_OK(member, muster_open(&member->options, &member->session));
     }
     MEMBER_CHECK(member, muster_generation(member->session) == 4);
 }
 
-static void a_job_that_ended_can_begin_anew(void **state)
+static void a_job_that_ended_can_start_again(void **state)
 {
     (void)state;
     struct crew crew = {.url = group_service.url,
                         .job = "again",
                         .count = 3,
                         .hosts = 1,
-                        .function = open_again_and_again};
+                        .function = open_repeatedly};
     assert_int_equal(crew_run(&crew), 0);
 }
 
@@ -174,13 +174,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_server_joining_ends_in_time_and_names_the_url),
-        cmocka_unit_test(a_name_that_does_not_resolve_is_named),
+        cmocka_unit_test(a_host_name_that_does_not_resolve_is_named),
         cmocka_unit_test(a_bad_option_is_refused_before_anything_is_opened),
         cmocka_unit_test(a_job_that_never_reaches_min_says_who_is_there),
         cmocka_unit_test(a_wrong_token_is_refused),
         cmocka_unit_test(settings_that_differ_from_the_jobs_are_refused_with_both_values),
-        cmocka_unit_test(sigterm_ends_a_join_that_waits),
-        cmocka_unit_test(a_job_that_ended_can_begin_anew),
+        cmocka_unit_test(sigterm_ends_a_waiting_join),
+        cmocka_unit_test(a_job_that_ended_can_start_again),
     };
     if (!test_service_built()) {
         return 77;

@@ -1,4 +1,4 @@
-/* The session thread speaks for a member whose caller is busy. */
+/* The lease thread shows that a member lives whose caller is busy. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,8 @@
 
 enum { MEMBERS = 4, REPORTER = 0, REPORTED = 1, WAIT_MS = 20000 };
 
-/* Whoever is silent for as long as a Watch is held has hardly time to show itself. The first
- * generation has all members, however slowly they come. */
+/* A suspected member that shows no sign of life while a Watch is held has hardly any time left. The
+ * first generation waits for all members, however slowly they come. */
 static const char *const impatient[] = {"--hold-ms=2500", "--suspect-ms=2501", "--lease-ms=6000",
                                         "--settle-ms=60000", NULL};
 static struct test_service service;
@@ -43,26 +43,26 @@ static bool nobody_is_suspected(const struct muster_job_response *job, const voi
     return true;
 }
 
-/* All but the reporter make no call until the reported one has shown itself. */
+/* No member but the reporter makes a call until the reported one has shown a sign of life. */
 static void compute_for_long(struct crew_member *member)
 {
     muster_session *session = member->session;
     uint32_t rank = muster_rank(session, MUSTER_GLOBAL);
     MEMBER_OK(member, muster_barrier(session, MUSTER_GLOBAL, NULL));
-    crew_meet(member); /* all have come out of it */
+    crew_barrier(member); /* all have returned from it */
     if (rank == REPORTER) {
         muster_session_report(session, muster_generation(session), REPORTED, "link reset");
         MEMBER_CHECK(member,
                      test_service_wait(&service, "busy", nobody_is_suspected, NULL, WAIT_MS));
     }
-    crew_meet(member);
+    crew_barrier(member);
     MEMBER_CHECK(member, muster_barrier(session, MUSTER_GLOBAL, NULL) == MUSTER_REJOIN);
     MEMBER_OK(member, muster_rejoin(session));
     MEMBER_CHECK(member, muster_generation(session) == 2);
     MEMBER_CHECK(member, muster_rank(session, MUSTER_GLOBAL) == rank);
     MEMBER_CHECK(member, muster_size(session, MUSTER_GLOBAL) == MEMBERS);
     MEMBER_OK(member, muster_barrier(session, MUSTER_GLOBAL, NULL));
-    crew_meet(member);
+    crew_barrier(member);
 }
 
 static void allow_fewer(struct crew_member *member)
@@ -70,7 +70,7 @@ static void allow_fewer(struct crew_member *member)
     member->options.min_size = 1;
 }
 
-static void who_computes_for_long_is_not_dead_when_a_link_of_its_breaks(void **state)
+static void a_member_that_computes_for_long_is_not_declared_dead_when_its_link_breaks(void **state)
 {
     (void)state;
     struct crew crew = {.url = service.url,
@@ -93,7 +93,7 @@ static void who_computes_for_long_is_not_dead_when_a_link_of_its_breaks(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_computes_for_long_is_not_dead_when_a_link_of_its_breaks),
+        cmocka_unit_test(a_member_that_computes_for_long_is_not_declared_dead_when_its_link_breaks),
     };
     if (!test_service_built()) {
         return 77;

@@ -1,5 +1,5 @@
-/* Link figures on their way through a job: measured when it begins, kept with it, taken up by those
- * that come after, and what selection goes by. */
+/* The link figures of a job: measured when it begins, stored with it, used by later members, and
+ * the basis of the choice of algorithms. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static struct crew crew_for(const char *job, crew_function function)
         .url = group_service.url, .job = job, .count = SIZE, .hosts = 2, .function = function};
 }
 
-static void look(struct crew_member *member)
+static void record(struct crew_member *member)
 {
     double one = 1;
     double sum = 0;
@@ -48,8 +48,8 @@ static void expect_alike(void)
     }
 }
 
-/* The hosts that a crew has. */
-static void place_of_crew(uint32_t *ret_hosts, uint32_t *ret_shape)
+/* The digests of the hosts that a crew has. */
+static void digests_of_crew(uint32_t *ret_hosts, uint32_t *ret_shape)
 {
     struct muster_wire_host hosts[2] = {{.name = "host-a", .size = SIZE / 2},
                                         {.name = "host-b", .size = SIZE / 2}};
@@ -57,72 +57,73 @@ static void place_of_crew(uint32_t *ret_hosts, uint32_t *ret_shape)
     muster_session_digest_hosts(&response, ret_hosts, ret_shape);
 }
 
-static uint32_t hosts_of_crew(void)
+static uint32_t hosts_digest_of_crew(void)
 {
     uint32_t hosts;
     uint32_t shape;
-    place_of_crew(&hosts, &shape);
+    digests_of_crew(&hosts, &shape);
     return hosts;
 }
 
-/* The job has what its members have, under both keys. */
-static void look_and_compare(struct crew_member *member)
+/* The job has the figures of its members stored under both keys. */
+static void compare_with_stored(struct crew_member *member)
 {
     char key[MUSTER_FIGURES_KEY_SIZE];
     struct muster_client *client = NULL;
-    crew_meet(member); /* rank 0 is through with keeping */
-    muster_figures_key(hosts_of_crew(), key);
+    crew_barrier(member); /* rank 0 has stored them */
+    muster_figures_key(hosts_digest_of_crew(), key);
     const char *const keys[] = {key, MUSTER_FIGURES_NEWEST};
     MEMBER_OK(member, muster_client_create(group_service.url, NULL, &client));
     for (int i = 0; i < 2; i++) {
-        struct muster_figures kept;
+        struct muster_figures stored;
         const struct muster_figures *here = &member->session->figures;
         MEMBER_OK(member,
-                  muster_figures_get(client, member->crew->job, keys[i], TIMEOUT_MS, &kept));
+                  muster_figures_get(client, member->crew->job, keys[i], TIMEOUT_MS, &stored));
         MEMBER_CHECK(member,
-                     kept.levels == here->levels && kept.hosts_digest == here->hosts_digest);
-        MEMBER_CHECK(member, fabs(kept.model.links[0].latency_us / here->model.links[0].latency_us -
-                                  1) < 1e-6);
+                     stored.levels == here->levels && stored.hosts_digest == here->hosts_digest);
+        MEMBER_CHECK(member,
+                     fabs(stored.model.links[0].latency_us / here->model.links[0].latency_us - 1) <
+                         1e-6);
     }
     muster_client_destroy(client);
-    look(member);
+    record(member);
 }
 
-static void may_not_measure(struct crew_member *member)
+static void switch_measuring_off(struct crew_member *member)
 {
     member->options.measure = 0;
 }
 
-static void a_job_that_begins_measures_and_keeps_what_it_found(void **state)
+static void a_job_that_begins_measures_and_stores_the_figures(void **state)
 {
     (void)state;
-    struct crew crew = crew_for("measures", look_and_compare);
+    struct crew crew = crew_for("measures", compare_with_stored);
     assert_int_equal(crew_run(&crew), 0);
     expect_alike();
     assert_int_equal(seen[0].levels, 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_RACK);
-    assert_int_equal(seen[0].hosts_digest, hosts_of_crew());
+    assert_int_equal(seen[0].hosts_digest, hosts_digest_of_crew());
     assert_memory_not_equal(&seen[0].model, &muster_cost_model_default, sizeof seen[0].model);
 }
 
-static void a_job_that_may_not_measure_takes_ordinary_figures(void **state)
+static void a_job_without_measuring_has_the_default_figures(void **state)
 {
     (void)state;
-    struct crew crew = crew_for("ordinary", look);
-    crew.prepare = may_not_measure;
+    struct crew crew = crew_for("ordinary", record);
+    crew.prepare = switch_measuring_off;
     assert_int_equal(crew_run(&crew), 0);
     expect_alike();
     assert_int_equal(seen[0].levels, 0);
     assert_memory_equal(&seen[0].model, &muster_cost_model_default, sizeof seen[0].model);
 }
 
-/* Figures by which only the number of messages in a row counts. */
+/* Figures with which only the number of consecutive messages matters. */
 static void put_figures(struct crew_member *member)
 {
     struct muster_figures figures;
     char key[MUSTER_FIGURES_KEY_SIZE];
     struct muster_client *client = NULL;
     muster_figures_init(&figures);
-    place_of_crew(&figures.hosts_digest, &figures.shape_digest);
+    digests_of_crew(&figures.hosts_digest, &figures.shape_digest);
     figures.levels = 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_RACK;
     for (int level = 0; level < MUSTER_LEVEL_COUNT; level++) {
         figures.model.links[level].latency_us = 1e6;
@@ -147,15 +148,15 @@ static void choose(struct crew_member *member)
     if (member->index == 0) {
         put_figures(member);
     }
-    crew_meet(member);
+    crew_barrier(member);
     member->session->settings.measure = true;
     MEMBER_OK(member, muster_session_rejoin(member->session, true));
-    look(member);
+    record(member);
     MEMBER_OK(member, muster_context_algorithm(member->session->generation.contexts[MUSTER_GLOBAL],
                                                &request, &chosen[member->index]));
 }
 
-/* What the figures say is best, by simulation. */
+/* The best algorithm for these figures, by simulation of each. */
 static size_t best_by_simulation(const struct muster_cost_model *model)
 {
     struct muster_topology topology;
@@ -181,11 +182,11 @@ static size_t best_by_simulation(const struct muster_cost_model *model)
     return best;
 }
 
-static void what_the_job_keeps_for_its_hosts_is_what_it_chooses_by(void **state)
+static void figures_stored_for_the_hosts_decide_the_choice_of_algorithms(void **state)
 {
     (void)state;
     struct crew crew = crew_for("keeps", choose);
-    crew.prepare = may_not_measure;
+    crew.prepare = switch_measuring_off;
     assert_int_equal(crew_run(&crew), 0);
     expect_alike();
     assert_true(seen[0].model.links[MUSTER_LEVEL_HOST].latency_us == 1e6);
@@ -204,14 +205,13 @@ static void what_the_job_keeps_for_its_hosts_is_what_it_chooses_by(void **state)
     assert_int_equal(
         muster_select_cost_us(chosen[0], &plan, sizeof(float), &seen[0].model, &chosen_us),
         MUSTER_OK);
-    assert_true(chosen_us <= best_us * 1.04); /* selection does not look for less */
+    assert_true(chosen_us <= best_us * 1.04); /* selection may stop within 4% of the best */
     muster_topology_finish(&topology);
 }
 
-/* What cannot be --------------------------------------------------------------------------------
- */
+/* Impossible figures --------------------------------------------------------------------------- */
 
-/* The two numbers are those of the crew's hosts: so that nothing else is wrong with them. */
+/* The two numbers are the digests of the crew's hosts, so that nothing else is wrong. */
 #define CORE(rate)                                                                        \
     "{\"core\":{\"reduce_GBps\":" rate                                                    \
     ",\"copy_GBps\":1,\"cores\":0,\"one_machine\":false},\"eager_bytes\":1,\"hosts\":%u," \
@@ -234,9 +234,9 @@ static void put_text(struct crew_member *member, const char *text)
     char value[1024];
     uint32_t hosts;
     uint32_t shape;
-    place_of_crew(&hosts, &shape);
+    digests_of_crew(&hosts, &shape);
     (void)snprintf(request.job, sizeof request.job, "%s", member->crew->job);
-    muster_figures_key(hosts_of_crew(), request.key);
+    muster_figures_key(hosts_digest_of_crew(), request.key);
     const char *number = strstr(text, "%u");
     if (number == NULL) {
         (void)snprintf(value, sizeof value, "%s", text);
@@ -261,64 +261,64 @@ static void rejoin_among_absurd_figures(struct crew_member *member)
         if (member->index == 0) {
             put_text(member, absurd[i]);
         }
-        crew_meet(member);
+        crew_barrier(member);
         member->session->settings.measure = true;
         muster_figures_init(&member->session->figures);
         atomic_store(&member->session->change_planned, true);
         MEMBER_OK(member, muster_session_rejoin(member->session, true));
         MEMBER_CHECK(member, muster_figures_check(&member->session->figures) == MUSTER_OK);
-        look(member);
+        record(member);
     }
 }
 
-static void what_the_job_keeps_and_cannot_be_is_measured_anew(void **state)
+static void invalid_stored_figures_are_measured_again(void **state)
 {
     (void)state;
     struct crew crew = crew_for("absurd", rejoin_among_absurd_figures);
-    crew.prepare = may_not_measure;
+    crew.prepare = switch_measuring_off;
     assert_int_equal(crew_run(&crew), 0);
     expect_alike();
     assert_int_equal(seen[0].levels, 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_RACK);
 }
 
-/* As if rank 0 were of another version, or its memory had gone bad. */
+/* As if rank 0 had another version of the library, or corrupted memory. */
 static void rejoin_with_an_absurd_rank(struct crew_member *member)
 {
     member->session->figures.model.links[MUSTER_LEVEL_HOST].latency_us = NAN;
     member->session->figures.model.core.reduce_GBps = -1;
     MEMBER_OK(member, muster_session_rejoin(member->session, true));
-    look(member);
+    record(member);
 }
 
-static void what_rank_0_says_and_cannot_be_is_refused_by_all_alike(void **state)
+static void invalid_figures_of_rank_0_are_replaced_by_all_members_alike(void **state)
 {
     (void)state;
     struct crew crew = crew_for("absurd-rank", rejoin_with_an_absurd_rank);
-    crew.prepare = may_not_measure;
+    crew.prepare = switch_measuring_off;
     assert_int_equal(crew_run(&crew), 0);
     expect_alike();
     assert_int_equal(seen[0].levels, 0);
     assert_memory_equal(&seen[0].model, &muster_cost_model_default, sizeof seen[0].model);
 }
 
-/* After a death --------------------------------------------------------------------------------
- */
+/* After a death -------------------------------------------------------------------------------- */
 
 enum { VICTIM = SIZE - 1 };
 
-static void may_lose_one(struct crew_member *member)
+static void allow_one_less(struct crew_member *member)
 {
     member->options.min_size = SIZE - 1;
 }
 
-/* The survivors go on with the figures that they had, and have others after the next commit. */
+/* The survivors go on with the figures that they had, and have new ones after the next commit. */
 static void lose_one_and_commit(struct crew_member *member)
 {
     struct muster_session *session = member->session;
-    look(member);
-    crew_meet(member);
+    record(member);
+    crew_barrier(member);
     if (member->index == VICTIM) {
-        atomic_store(&session->last_status, (int)MUSTER_FATAL); /* it does not leave as planned */
+        atomic_store(&session->last_status,
+                     (int)MUSTER_FATAL); /* so that it does not leave as planned */
         return;
     }
     double one = 1;
@@ -335,7 +335,7 @@ static void lose_one_and_commit(struct crew_member *member)
     MEMBER_CHECK(member, session->figures.shape_digest == session->generation.shape_digest);
     MEMBER_CHECK(member, session->figures.shape_digest != seen[member->index].shape_digest);
     seen[member->index] = session->figures;
-    MEMBER_OK(member, muster_commit(session)); /* nothing more to be measured */
+    MEMBER_OK(member, muster_commit(session)); /* does not measure again */
     MEMBER_CHECK(member, memcmp(&session->figures.model, &seen[member->index].model,
                                 sizeof session->figures.model) == 0);
     MEMBER_OK(member, muster_allreduce(session, MUSTER_GLOBAL, &one, &sum, 1, MUSTER_FLOAT64,
@@ -347,16 +347,16 @@ static void after_a_death_the_next_commit_measures(void **state)
 {
     (void)state;
     struct crew crew = crew_for("loses", lose_one_and_commit);
-    crew.prepare = may_lose_one;
+    crew.prepare = allow_one_less;
     assert_int_equal(crew_run(&crew), 0);
     for (int i = 1; i < VICTIM; i++) {
         assert_memory_equal(&seen[i].model, &seen[0].model, sizeof seen[0].model);
     }
 }
 
-/* What is found out --------------------------------------------------------------------------- */
+/* Tuned algorithms ----------------------------------------------------------------------------- */
 
-enum { CALLS = 130 }; /* more than a trial takes */
+enum { CALLS = 130 }; /* more than an autotune run takes */
 
 static struct muster_tuned_list tuned_of(const struct crew_member *member)
 {
@@ -377,40 +377,40 @@ static void call_often(struct crew_member *member)
     }
 }
 
-static void find_out_and_move_over(struct crew_member *member)
+static void tune_and_rejoin(struct crew_member *member)
 {
     char key[MUSTER_FIGURES_KEY_SIZE];
     struct muster_client *client = NULL;
-    struct muster_figures kept;
+    struct muster_figures stored;
     MEMBER_CHECK(member, tuned_of(member).count == 0);
     call_often(member);
     MEMBER_CHECK(member, tuned_of(member).count == 1);
     MEMBER_OK(member, muster_commit(member->session));
-    crew_meet(member); /* rank 0 is through with keeping */
-    muster_figures_key(hosts_of_crew(), key);
+    crew_barrier(member); /* rank 0 has stored them */
+    muster_figures_key(hosts_digest_of_crew(), key);
     MEMBER_OK(member, muster_client_create(group_service.url, NULL, &client));
-    MEMBER_OK(member, muster_figures_get(client, member->crew->job, key, TIMEOUT_MS, &kept));
+    MEMBER_OK(member, muster_figures_get(client, member->crew->job, key, TIMEOUT_MS, &stored));
     muster_client_destroy(client);
     struct muster_tuned_list before = tuned_of(member);
-    MEMBER_CHECK(member, memcmp(&kept.tuned, &before, sizeof before) == 0);
+    MEMBER_CHECK(member, memcmp(&stored.tuned, &before, sizeof before) == 0);
     seen[member->index] = member->session->figures;
-    crew_meet(member);
+    crew_barrier(member);
     MEMBER_OK(member, muster_session_rejoin(member->session, true));
     struct muster_tuned_list after = tuned_of(member);
     MEMBER_CHECK(member, memcmp(&after, &before, sizeof before) == 0);
     call_often(member);
 }
 
-static void what_is_found_out_is_kept_with_the_job_and_handed_on(void **state)
+static void tuned_algorithms_are_stored_with_the_job_and_passed_on(void **state)
 {
     (void)state;
-    struct crew crew = crew_for("finds", find_out_and_move_over);
+    struct crew crew = crew_for("finds", tune_and_rejoin);
     assert_int_equal(crew_run(&crew), 0);
     expect_alike();
 }
 
-/* Others of the same hosts, which never met those that found it out. */
-static void take_up(struct crew_member *member)
+/* Other members on the same hosts, which took no part in the autotune run. */
+static void use_stored(struct crew_member *member)
 {
     MEMBER_CHECK(member, tuned_of(member).count == 1);
     MEMBER_CHECK(
@@ -418,7 +418,7 @@ static void take_up(struct crew_member *member)
     call_often(member);
 }
 
-static void put_what_was_found(struct crew_member *member)
+static void store_tuned(struct crew_member *member)
 {
     char key[MUSTER_FIGURES_KEY_SIZE];
     struct muster_client *client = NULL;
@@ -426,7 +426,7 @@ static void put_what_was_found(struct crew_member *member)
         return;
     }
     muster_figures_init(&seen[0]);
-    place_of_crew(&seen[0].hosts_digest, &seen[0].shape_digest);
+    digests_of_crew(&seen[0].hosts_digest, &seen[0].shape_digest);
     seen[0].levels = 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_RACK;
     seen[0].tuned.count = 1;
     seen[0].tuned.items[0] = (struct muster_tuned){
@@ -437,42 +437,42 @@ static void put_what_was_found(struct crew_member *member)
     muster_client_destroy(client);
 }
 
-static void put_and_take_up(struct crew_member *member)
+static void store_and_use(struct crew_member *member)
 {
-    put_what_was_found(member);
-    crew_meet(member);
+    store_tuned(member);
+    crew_barrier(member);
     member->session->settings.measure = true;
     MEMBER_OK(member, muster_session_rejoin(member->session, true));
-    take_up(member);
+    use_stored(member);
 }
 
-static void what_the_job_keeps_is_taken_up(void **state)
+static void tuned_algorithms_stored_with_the_job_are_used(void **state)
 {
     (void)state;
-    struct crew crew = crew_for("takes", put_and_take_up);
-    crew.prepare = may_not_measure;
+    struct crew crew = crew_for("takes", store_and_use);
+    crew.prepare = switch_measuring_off;
     assert_int_equal(crew_run(&crew), 0);
 }
 
-/* Rank 0's word counts, so that all do alike. */
-static void only_one_may_tune(struct crew_member *member)
+/* Rank 0's option decides for all members. */
+static void let_one_tune(struct crew_member *member)
 {
     member->options.tune = member->index == 1;
 }
 
-static void call_and_find_nothing(struct crew_member *member)
+static void call_and_check_tuning(struct crew_member *member)
 {
-    bool tunes = member->session->generation.autotunes;
+    bool autotunes = member->session->generation.autotunes;
     call_often(member);
-    MEMBER_CHECK(member, tuned_of(member).count == (tunes ? 1 : 0));
-    seen[member->index].levels = tunes;
+    MEMBER_CHECK(member, tuned_of(member).count == (autotunes ? 1 : 0));
+    seen[member->index].levels = autotunes;
 }
 
-static void whether_a_job_tunes_is_one_word_for_all(void **state)
+static void rank_0_decides_whether_the_job_tunes(void **state)
 {
     (void)state;
-    struct crew crew = crew_for("word", call_and_find_nothing);
-    crew.prepare = only_one_may_tune;
+    struct crew crew = crew_for("word", call_and_check_tuning);
+    crew.prepare = let_one_tune;
     assert_int_equal(crew_run(&crew), 0);
     for (int i = 1; i < SIZE; i++) {
         assert_int_equal(seen[i].levels, seen[0].levels);
@@ -491,7 +491,7 @@ static muster_status decode(const char *format, struct muster_figures *ret_figur
     return muster_figures_decode(text, (size_t)length, ret_figures);
 }
 
-static void what_another_version_found_out_is_read_with_care(void **state)
+static void tuned_algorithms_of_another_version_are_checked(void **state)
 {
     (void)state;
     struct muster_figures figures;
@@ -509,16 +509,16 @@ static void what_another_version_found_out_is_read_with_care(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_that_begins_measures_and_keeps_what_it_found),
-        cmocka_unit_test(a_job_that_may_not_measure_takes_ordinary_figures),
-        cmocka_unit_test(what_the_job_keeps_for_its_hosts_is_what_it_chooses_by),
-        cmocka_unit_test(what_the_job_keeps_and_cannot_be_is_measured_anew),
-        cmocka_unit_test(what_rank_0_says_and_cannot_be_is_refused_by_all_alike),
+        cmocka_unit_test(a_job_that_begins_measures_and_stores_the_figures),
+        cmocka_unit_test(a_job_without_measuring_has_the_default_figures),
+        cmocka_unit_test(figures_stored_for_the_hosts_decide_the_choice_of_algorithms),
+        cmocka_unit_test(invalid_stored_figures_are_measured_again),
+        cmocka_unit_test(invalid_figures_of_rank_0_are_replaced_by_all_members_alike),
         cmocka_unit_test(after_a_death_the_next_commit_measures),
-        cmocka_unit_test(what_is_found_out_is_kept_with_the_job_and_handed_on),
-        cmocka_unit_test(what_the_job_keeps_is_taken_up),
-        cmocka_unit_test(whether_a_job_tunes_is_one_word_for_all),
-        cmocka_unit_test(what_another_version_found_out_is_read_with_care),
+        cmocka_unit_test(tuned_algorithms_are_stored_with_the_job_and_passed_on),
+        cmocka_unit_test(tuned_algorithms_stored_with_the_job_are_used),
+        cmocka_unit_test(rank_0_decides_whether_the_job_tunes),
+        cmocka_unit_test(tuned_algorithms_of_another_version_are_checked),
     };
     if (!test_service_built()) {
         return 77;

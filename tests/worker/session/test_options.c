@@ -1,3 +1,4 @@
+/* Options: from the environment, checked, and copied to the settings of a session. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,43 +11,63 @@
 
 #include "worker/session/options.h"
 
-static const char *const variables[] = {
-    "MUSTER_RENDEZVOUS",
-    "MUSTER_JOB",
-    "MUSTER_TOKEN",
-    "MUSTER_HOST",
-    "MUSTER_RACK",
-    "MUSTER_LISTEN",
-    "MUSTER_INTERFACE",
-    "MUSTER_MIN",
-    "MUSTER_MAX",
-    "MUSTER_TARGET",
-    "MUSTER_ORDER",
-    "MUSTER_ALGORITHM",
-    "MUSTER_JOIN_TIMEOUT_MS",
-    "MUSTER_CALL_TIMEOUT_MS",
-    "MUSTER_LEAVE_ON_SIGTERM",
-    "MUSTER_MEASURE",
-    "MUSTER_SHARED_MEMORY",
-    "MUSTER_REPRODUCIBLE",
-    "MUSTER_TCP_CONNECTIONS",
-    "MUSTER_TLS_CERTIFICATE",
-    "MUSTER_TLS_KEY",
-    "MUSTER_TLS_AUTHORITY",
-    "MUSTER_TLS_NAME",
-    "MUSTER_VERBS",
-    "MUSTER_VERBS_DEVICE",
-    "MUSTER_VERBS_PORT",
-    "MUSTER_VERBS_CONNECTIONS",
-    "MUSTER_VERBS_GID",
-    "MUSTER_TIMELINE",
+/* Each variable, a value that is not its default, and the option that has to become that value. */
+enum kind { TEXT, NUMBER, SWITCH };
+#define TEXT_OPTION(variable, field, value)                    \
+    {                                                          \
+        variable, value, TEXT, offsetof(muster_options, field) \
+    }
+#define NUMBER_OPTION(variable, field, value)                    \
+    {                                                            \
+        variable, value, NUMBER, offsetof(muster_options, field) \
+    }
+#define SWITCH_OPTION(variable, field, value)                    \
+    {                                                            \
+        variable, value, SWITCH, offsetof(muster_options, field) \
+    }
+static const struct variable {
+    const char *name, *value;
+    enum kind kind;
+    size_t offset;
+} variables[] = {
+    TEXT_OPTION("MUSTER_RENDEZVOUS", rendezvous, "http://127.0.0.1:7070"),
+    TEXT_OPTION("MUSTER_JOB", job, "night.run-1"),
+    TEXT_OPTION("MUSTER_TOKEN", token, "secret"),
+    TEXT_OPTION("MUSTER_HOST", host, "host-a"),
+    TEXT_OPTION("MUSTER_RACK", rack, "rack-2"),
+    TEXT_OPTION("MUSTER_LISTEN", listen, "*:7000-7015"),
+    TEXT_OPTION("MUSTER_INTERFACE", interface, "^docker,virbr"),
+    NUMBER_OPTION("MUSTER_MIN", min_size, "2"),
+    NUMBER_OPTION("MUSTER_MAX", max_size, "8"),
+    NUMBER_OPTION("MUSTER_TARGET", target_size, "4"),
+    NUMBER_OPTION("MUSTER_ORDER", order, "11"),
+    TEXT_OPTION("MUSTER_ALGORITHM", algorithm, "allreduce=ring"),
+    NUMBER_OPTION("MUSTER_JOIN_TIMEOUT_MS", join_timeout_ms, "1234"),
+    NUMBER_OPTION("MUSTER_CALL_TIMEOUT_MS", call_timeout_ms, "2345"),
+    SWITCH_OPTION("MUSTER_LEAVE_ON_SIGTERM", leave_on_sigterm, "0"),
+    SWITCH_OPTION("MUSTER_MEASURE", measure, "0"),
+    SWITCH_OPTION("MUSTER_TUNE", tune, "0"),
+    SWITCH_OPTION("MUSTER_REPRODUCIBLE", reproducible, "1"),
+    SWITCH_OPTION("MUSTER_SHARED_MEMORY", shared_memory, "0"),
+    NUMBER_OPTION("MUSTER_TCP_CONNECTIONS", tcp_connections, "3"),
+    TEXT_OPTION("MUSTER_TLS_CERTIFICATE", tls_certificate, "/etc/job/tls.crt"),
+    TEXT_OPTION("MUSTER_TLS_KEY", tls_key, "/etc/job/tls.key"),
+    TEXT_OPTION("MUSTER_TLS_AUTHORITY", tls_authority, "/etc/job/ca.crt"),
+    TEXT_OPTION("MUSTER_TLS_NAME", tls_name, "job.x"),
+    SWITCH_OPTION("MUSTER_VERBS", verbs, "1"),
+    TEXT_OPTION("MUSTER_VERBS_DEVICE", verbs_device, "mlx5_1"),
+    NUMBER_OPTION("MUSTER_VERBS_PORT", verbs_port, "2"),
+    NUMBER_OPTION("MUSTER_VERBS_CONNECTIONS", verbs_connections, "4"),
+    TEXT_OPTION("MUSTER_VERBS_GID", verbs_gid, "3"),
+    TEXT_OPTION("MUSTER_TIMELINE", timeline, "/tmp/night"),
 };
+enum { VARIABLES = sizeof variables / sizeof variables[0] };
 
 static int clean_environment(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
-        (void)unsetenv(variables[i]);
+    for (size_t i = 0; i < VARIABLES; i++) {
+        (void)unsetenv(variables[i].name);
     }
     return 0;
 }
@@ -61,9 +82,60 @@ static void expect_refusal(const muster_options *options, const char *first, con
     struct muster_settings settings;
     assert_int_equal(muster_settings_init(options, &settings), MUSTER_INVALID);
     if (strstr(muster_last_error(), first) == NULL || strstr(muster_last_error(), second) == NULL) {
-        fail_msg("\"%s\" names neither %s nor %s", muster_last_error(), first, second);
+        fail_msg("\"%s\" does not name %s and %s", muster_last_error(), first, second);
     }
     assert_null(strchr(muster_last_error(), '\n'));
+}
+
+static bool has_value(const muster_options *options, const struct variable *variable)
+{
+    const char *field = (const char *)options + variable->offset;
+    const char *text = NULL;
+    uint32_t number = 0;
+    int on = 0;
+    switch (variable->kind) {
+    case TEXT:
+        memcpy(&text, field, sizeof text);
+        return text != NULL && strcmp(text, variable->value) == 0;
+    case NUMBER:
+        memcpy(&number, field, sizeof number);
+        return number == strtoul(variable->value, NULL, 10);
+    case SWITCH:
+        break;
+    }
+    memcpy(&on, field, sizeof on);
+    return on == (variable->value[0] == '1');
+}
+
+static void each_variable_sets_its_option_and_no_other(void **state)
+{
+    for (size_t i = 0; i < VARIABLES; i++) {
+        muster_options options;
+        (void)clean_environment(state);
+        set(variables[i].name, variables[i].value);
+        muster_options_init(&options);
+        for (size_t j = 0; j < VARIABLES; j++) {
+            if (has_value(&options, &variables[j]) != (i == j)) {
+                fail_msg("%s is set to \"%s\": %s", variables[i].name, variables[i].value,
+                         variables[j].name);
+            }
+        }
+    }
+}
+
+static void an_empty_variable_counts_as_unset(void **state)
+{
+    (void)state;
+    muster_options unset;
+    muster_options empty;
+    memset(&unset, 0, sizeof unset);
+    memset(&empty, 0, sizeof empty);
+    muster_options_init(&unset);
+    for (size_t i = 0; i < VARIABLES; i++) {
+        set(variables[i].name, "");
+    }
+    muster_options_init(&empty);
+    assert_memory_equal(&unset, &empty, sizeof unset);
 }
 
 static void the_environment_alone_is_enough(void **state)
@@ -139,7 +211,7 @@ static void transports_say_what_is_wrong_with_their_options(void **state)
     expect_refusal(NULL, "MUSTER_VERBS_GID", "from 0 to 255");
 }
 
-static void an_algorithm_is_looked_up_at_once(void **state)
+static void an_unknown_algorithm_is_refused(void **state)
 {
     (void)state;
     struct muster_settings settings;
@@ -241,11 +313,13 @@ static void names_have_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(each_variable_sets_its_option_and_no_other, clean_environment),
+        cmocka_unit_test_setup(an_empty_variable_counts_as_unset, clean_environment),
         cmocka_unit_test_setup(the_environment_alone_is_enough, clean_environment),
         cmocka_unit_test_setup(an_option_overrides_its_variable, clean_environment),
         cmocka_unit_test_setup(measuring_can_be_switched_off, clean_environment),
         cmocka_unit_test_setup(transports_say_what_is_wrong_with_their_options, clean_environment),
-        cmocka_unit_test_setup(an_algorithm_is_looked_up_at_once, clean_environment),
+        cmocka_unit_test_setup(an_unknown_algorithm_is_refused, clean_environment),
         cmocka_unit_test_setup(without_a_rendezvous_the_variable_is_named, clean_environment),
         cmocka_unit_test_setup(a_bad_url_is_shown, clean_environment),
         cmocka_unit_test_setup(a_variable_that_is_no_number_is_shown, clean_environment),

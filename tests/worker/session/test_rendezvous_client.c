@@ -1,4 +1,4 @@
-/* The client against a small server of the test's own, which answers what the test scripts. */
+/* The client against a small server in the test that sends scripted replies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,14 +23,14 @@
 
 enum { REPLIES_MAX = 8, REQUEST_MAX = 8192 };
 
-/* One reply to each request, in order, all on one connection if the client keeps it. */
+/* Sends one reply to each request, in order, on one connection if the client leaves it open. */
 struct server {
     int listener;
     char url[64];
     pthread_t thread;
-    const char *replies[REPLIES_MAX]; /* NULL: close without a word */
+    const char *replies[REPLIES_MAX]; /* NULL: close without a reply */
     size_t count;
-    bool hold_last;    /* the last request is read and never answered */
+    bool hold_last;    /* the last request gets no reply */
     atomic_int served; /* requests read */
     char last_request[REQUEST_MAX];
 };
@@ -117,7 +117,7 @@ static struct muster_retry_policy retry_policy(uint32_t attempt_ms, uint32_t tot
                                         .deadline_ns = muster_clock_after_ms(total_ms)};
 }
 
-static const char broken_off[] =
+static const char truncated[] =
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n"
     "{\"pending\":\"x\"";
 static const char empty_object[] =
@@ -163,7 +163,7 @@ static void a_call_posts_json_with_the_token(void **state)
     muster_client_destroy(client);
 }
 
-static void an_overloaded_server_is_asked_again(void **state)
+static void a_call_to_an_overloaded_server_is_retried(void **state)
 {
     (void)state;
     struct server server = {.replies = {unavailable, NULL, empty_object}, .count = 3};
@@ -181,10 +181,10 @@ static void an_overloaded_server_is_asked_again(void **state)
     muster_client_destroy(client);
 }
 
-static void a_refusal_comes_back_at_once_with_its_text(void **state)
+static void a_refusal_is_returned_at_once_with_its_text(void **state)
 {
     (void)state;
-    struct server server = {.replies = {refused, alien, broken_off}, .count = 3};
+    struct server server = {.replies = {refused, alien, truncated}, .count = 3};
     struct muster_client *client = NULL;
     json_t *answer = NULL;
     enum muster_rpc_code code = MUSTER_RPC_OK;
@@ -201,7 +201,7 @@ static void a_refusal_comes_back_at_once_with_its_text(void **state)
         muster_client_call(client, MUSTER_RPC_JOIN, json_object(), &long_enough, &answer, &code),
         MUSTER_OK);
     assert_non_null(strstr(muster_last_error(), "not from a musterd"));
-    assert_int_equal(/* JSON that breaks off */
+    assert_int_equal(/* truncated JSON */
                      muster_client_call(client, MUSTER_RPC_JOIN, json_object(), &long_enough,
                                         &answer, &code),
                      MUSTER_FATAL);
@@ -230,7 +230,7 @@ static void no_server_ends_at_the_deadline_and_names_the_url(void **state)
     muster_client_destroy(client);
 }
 
-static void a_process_without_descriptors_is_told_so_at_once(void **state)
+static void without_a_free_descriptor_a_call_fails_at_once(void **state)
 {
     (void)state;
     struct server server = {.count = 0};
@@ -238,13 +238,13 @@ static void a_process_without_descriptors_is_told_so_at_once(void **state)
     struct rlimit before;
     json_t *answer = NULL;
     start(&server);
-    stop(&server); /* it could not accept, either */
+    stop(&server); /* it could not accept a connection without descriptors */
     struct muster_retry_policy long_one = retry_policy(5000, 20000);
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
-    descriptors_take_away(&before);
+    descriptors_exhaust(&before);
     muster_status status =
         muster_client_call(client, MUSTER_RPC_JOIN, json_object(), &long_one, &answer, NULL);
-    descriptors_give_back(&before);
+    descriptors_restore(&before);
     assert_int_equal(status, MUSTER_FATAL);
     assert_non_null(strstr(muster_last_error(), server.url));
     assert_non_null(strstr(muster_last_error(), "no descriptor left"));
@@ -256,7 +256,7 @@ static void a_process_without_descriptors_is_told_so_at_once(void **state)
     muster_client_destroy(client);
 }
 
-static void a_server_that_never_answers_is_left(void **state)
+static void a_server_that_never_answers_times_out(void **state)
 {
     (void)state;
     struct server server = {.replies = {empty_object}, .count = 1, .hold_last = true};
@@ -285,7 +285,7 @@ static void *interrupt_when_asked(void *argument)
     return NULL;
 }
 
-static void another_thread_ends_a_held_call(void **state)
+static void another_thread_interrupts_a_held_call(void **state)
 {
     (void)state;
     struct server server = {.replies = {empty_object}, .count = 1, .hold_last = true};
@@ -302,7 +302,7 @@ static void another_thread_ends_a_held_call(void **state)
     assert_int_equal(
         muster_client_call(client, MUSTER_RPC_WATCH, json_object(), &long_enough, &answer, &code),
         MUSTER_ENDED);
-    assert_true(muster_clock_ns() - begun_ns < 30000000000); /* and not the 60 s of the call */
+    assert_true(muster_clock_ns() - begun_ns < 30000000000); /* less than the 60 s of the call */
     assert_int_equal(code, MUSTER_RPC_CANCELED);
     (void)pthread_join(thread, NULL);
     assert_int_equal(
@@ -312,16 +312,16 @@ static void another_thread_ends_a_held_call(void **state)
     stop(&server);
 }
 
-static void an_answer_without_end_is_cut_off(void **state)
+static void too_long_an_answer_is_refused(void **state)
 {
     (void)state;
     size_t size = (size_t)MUSTER_RESPONSE_MAX_BYTES + 4096;
-    char *endless = malloc(size);
-    assert_non_null(endless);
-    int used = snprintf(endless, size, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", size);
-    memset(endless + used, ' ', size - (size_t)used);
-    endless[size - 1] = '\0';
-    struct server server = {.replies = {endless}, .count = 1};
+    char *too_long = malloc(size);
+    assert_non_null(too_long);
+    int used = snprintf(too_long, size, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", size);
+    memset(too_long + used, ' ', size - (size_t)used);
+    too_long[size - 1] = '\0';
+    struct server server = {.replies = {too_long}, .count = 1};
     struct muster_client *client = NULL;
     json_t *answer = NULL;
     start(&server);
@@ -333,7 +333,7 @@ static void an_answer_without_end_is_cut_off(void **state)
     assert_non_null(strstr(muster_last_error(), "an answer of more than"));
     muster_client_destroy(client);
     stop(&server);
-    free(endless);
+    free(too_long);
 }
 
 static void a_token_that_would_break_the_header_is_refused(void **state)
@@ -346,7 +346,7 @@ static void a_token_that_would_break_the_header_is_refused(void **state)
     assert_null(client);
 }
 
-static void the_address_towards_the_loopback_is_the_loopback(void **state)
+static void the_local_address_towards_loopback_is_loopback(void **state)
 {
     (void)state;
     struct muster_client *client = NULL;
@@ -361,15 +361,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_call_posts_json_with_the_token),
-        cmocka_unit_test(an_overloaded_server_is_asked_again),
-        cmocka_unit_test(a_refusal_comes_back_at_once_with_its_text),
+        cmocka_unit_test(a_call_to_an_overloaded_server_is_retried),
+        cmocka_unit_test(a_refusal_is_returned_at_once_with_its_text),
         cmocka_unit_test(no_server_ends_at_the_deadline_and_names_the_url),
-        cmocka_unit_test(a_process_without_descriptors_is_told_so_at_once),
-        cmocka_unit_test(a_server_that_never_answers_is_left),
-        cmocka_unit_test(another_thread_ends_a_held_call),
-        cmocka_unit_test(an_answer_without_end_is_cut_off),
+        cmocka_unit_test(without_a_free_descriptor_a_call_fails_at_once),
+        cmocka_unit_test(a_server_that_never_answers_times_out),
+        cmocka_unit_test(another_thread_interrupts_a_held_call),
+        cmocka_unit_test(too_long_an_answer_is_refused),
         cmocka_unit_test(a_token_that_would_break_the_header_is_refused),
-        cmocka_unit_test(the_address_towards_the_loopback_is_the_loopback),
+        cmocka_unit_test(the_local_address_towards_loopback_is_loopback),
     };
     (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

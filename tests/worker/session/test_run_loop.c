@@ -1,4 +1,4 @@
-/* muster_run: its ends, good and bad. */
+/* How muster_run ends, with and without errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,15 +16,15 @@
 
 enum { STEPS = 30, MEMBERS = 4 };
 
-/* One member's work: counts to STEPS, together with the others. */
+/* One member's work: it counts to STEPS, together with the others. */
 struct work {
     struct crew_member *member;
     int64_t step;
-    int64_t stop_at; /* this member's function then returns `stop_with` */
+    int64_t stop_at; /* this member's function returns `stop_with` at this step */
     muster_status stop_with;
-    int64_t ask_at; /* rank 0 then asks the service for something */
+    int64_t ask_at; /* rank 0 asks the service for `ask_for` at this step */
     enum muster_rpc_method ask_for;
-    uint32_t until_size; /* goes on until there are so many members; 0: just to STEPS */
+    uint32_t until_size; /* goes on until the job has this size; 0: only to STEPS */
 };
 
 static void ask_service(const struct work *work)
@@ -91,9 +91,11 @@ static void count_to_the_end(struct crew_member *member)
     MEMBER_OK(member, muster_run(member->session, count, &work));
     MEMBER_CHECK(member, work.step == STEPS);
     MEMBER_CHECK(member, muster_version_of_state(member->session) == STEPS + 1);
-    MEMBER_OK(member, muster_barrier(member->session, MUSTER_GLOBAL, NULL)); /* one last word */
-    MEMBER_CHECK(member, muster_rejoin(member->session) == MUSTER_OK); /* nothing calls for it */
-    crew_meet(member);
+    MEMBER_OK(member,
+              muster_barrier(member->session, MUSTER_GLOBAL, NULL)); /* collectives still work */
+    MEMBER_CHECK(member, muster_rejoin(member->session) ==
+                             MUSTER_OK); /* without a reason it does nothing */
+    crew_barrier(member);
 }
 
 static bool is_over(const struct muster_job_response *job, const void *user)
@@ -102,7 +104,7 @@ static bool is_over(const struct muster_job_response *job, const void *user)
     return job->phase == MUSTER_JOB_ENDED;
 }
 
-static void the_work_is_done_when_it_is_done_everywhere(void **state)
+static void muster_run_returns_when_the_work_is_done_on_every_member(void **state)
 {
     (void)state;
     struct crew crew = {.url = group_service.url,
@@ -137,7 +139,7 @@ static void fail_in_the_middle(struct crew_member *member)
     MEMBER_CHECK(member, muster_size(member->session, MUSTER_GLOBAL) == MEMBERS - 1);
 }
 
-static void a_member_whose_function_fails_goes_and_the_others_go_on(void **state)
+static void a_member_whose_function_fails_leaves_and_the_others_go_on(void **state)
 {
     (void)state;
     struct crew crew = {.url = group_service.url,
@@ -159,14 +161,14 @@ static void be_ended(struct crew_member *member)
     prepare_work(member, &work);
     work.ask_at = STEPS / 2;
     work.ask_for = MUSTER_RPC_END_JOB;
-    work.until_size = MEMBERS + 1; /* would never be done */
+    work.until_size = MEMBERS + 1; /* never reached */
     MEMBER_CHECK(member, muster_run(member->session, count, &work) == MUSTER_ENDED);
     MEMBER_CHECK(member, strstr(muster_last_error(), "enough of it") != NULL);
     MEMBER_CHECK(member, muster_barrier(member->session, MUSTER_GLOBAL, NULL) == MUSTER_ENDED);
     MEMBER_CHECK(member, muster_rejoin(member->session) == MUSTER_ENDED);
 }
 
-static void a_job_that_is_ended_ends_its_members(void **state)
+static void ending_a_job_ends_its_members(void **state)
 {
     (void)state;
     struct crew crew = {.url = group_service.url,
@@ -216,9 +218,9 @@ static void a_smaller_size_makes_the_highest_ranks_leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_work_is_done_when_it_is_done_everywhere),
-        cmocka_unit_test(a_member_whose_function_fails_goes_and_the_others_go_on),
-        cmocka_unit_test(a_job_that_is_ended_ends_its_members),
+        cmocka_unit_test(muster_run_returns_when_the_work_is_done_on_every_member),
+        cmocka_unit_test(a_member_whose_function_fails_leaves_and_the_others_go_on),
+        cmocka_unit_test(ending_a_job_ends_its_members),
         cmocka_unit_test(a_smaller_size_makes_the_highest_ranks_leave),
     };
     if (!test_service_built()) {

@@ -1,5 +1,5 @@
-/* Sessions against a real musterd: ranks, scopes, collectives, and what goes wrong in them. Members
- * are threads on pretended hosts. */
+/* Sessions against a real musterd: ranks, scopes, collectives and their errors. Members are threads
+ * with host names of their own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 enum { COUNT = 1000 };
 
-/* Ranks are handed out as documented: hosts contiguous, cross scopes join equal local ranks. */
+/* Ranks are contiguous on a host; the cross scope has the members with equal local ranks. */
 static void check_ranks(struct crew_member *member)
 {
     muster_session *session = member->session;
@@ -85,7 +85,7 @@ static void subtract_from_nine(void *out, const void *left, const void *right, s
                                muster_type type, void *user_data)
 {
     (void)type;
-    for (size_t i = 0; i < count; i++) { /* nine less what each is less than nine */
+    for (size_t i = 0; i < count; i++) { /* nine minus the distances of both from nine */
         int16_t nine = *(const int16_t *)user_data;
         int l = ((const int16_t *)left)[i];
         int r = ((const int16_t *)right)[i];
@@ -231,10 +231,10 @@ static void disagree(struct crew_member *member)
     MEMBER_CHECK(member, strstr(muster_last_error(), "10") != NULL);
     MEMBER_CHECK(member, strstr(muster_last_error(), "12") != NULL);
     MEMBER_CHECK(member, strstr(muster_last_error(), "rank") != NULL);
-    check_allreduce(member, MUSTER_GLOBAL); /* the session is none the worse */
+    check_allreduce(member, MUSTER_GLOBAL); /* the session can still be used */
 }
 
-static void a_wrong_count_is_told_to_everyone_and_harms_nothing_else(void **state)
+static void a_different_count_is_an_error_on_all_members_and_the_session_goes_on(void **state)
 {
     (void)state;
     struct crew crew = {
@@ -280,16 +280,16 @@ static void be_late(struct crew_member *member)
 {
     muster_call_options options = {.timeout_ms = 200};
     if (member->index == 1) {
-        crew_meet(member); /* instead of the barrier */
+        crew_barrier(member); /* instead of the barrier */
         return;
     }
     muster_status status = muster_barrier(member->session, MUSTER_GLOBAL, &options);
-    crew_meet(member);
+    crew_barrier(member);
     MEMBER_CHECK(member, status == MUSTER_REJOIN);
     MEMBER_CHECK(member, strstr(muster_last_error(), "rank") != NULL);
 }
 
-static void a_call_that_waits_too_long_says_for_whom(void **state)
+static void a_call_that_waits_too_long_names_the_rank_that_it_waits_for(void **state)
 {
     (void)state;
     struct crew crew = {
@@ -297,13 +297,13 @@ static void a_call_that_waits_too_long_says_for_whom(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
-/* By host: a and c are in one rack, b is in another. */
+/* Hosts a and c are in one rack, b is in another. */
 static void choose_rack(struct crew_member *member)
 {
     member->options.rack = member->options.host[5] == 'b' ? "rack-2" : "rack-1";
 }
 
-static void look_at_racks(struct crew_member *member)
+static void check_racks(struct crew_member *member)
 {
     const struct muster_topology *topology = &member->session->generation.topology;
     int32_t host = member->options.host[5];
@@ -315,7 +315,7 @@ static void look_at_racks(struct crew_member *member)
     MEMBER_CHECK(member, hosts[0] == 'a' && hosts[1] == 'a' && hosts[2] == 'c' && hosts[3] == 'b');
 }
 
-static void all_members_know_who_is_in_which_rack(void **state)
+static void all_members_know_the_racks(void **state)
 {
     (void)state;
     struct crew crew = {.url = group_service.url,
@@ -323,13 +323,13 @@ static void all_members_know_who_is_in_which_rack(void **state)
                         .count = 4,
                         .hosts = 3,
                         .prepare = choose_rack,
-                        .function = look_at_racks};
+                        .function = check_racks};
     assert_int_equal(crew_run(&crew), 0);
 }
 
-/* Members' data, and so the sum's bits, go by their logical numbers. */
+/* The data of a member depends on its contribution number, and so do the bits of the sum. */
 struct sum_of_floats {
-    bool by_turns; /* on three hosts, one after the other */
+    bool spread; /* the members over three hosts, in turn */
     float sum;
 };
 
@@ -338,7 +338,7 @@ static void choose_order(struct crew_member *member)
     static const char *const hosts[] = {"host-z", "host-y", "host-x"};
     const struct sum_of_floats *sum = member->crew->user;
     member->options.reproducible = 1;
-    if (sum->by_turns) {
+    if (sum->spread) {
         member->options.order = (member->index + 2) % member->crew->count;
         member->options.host = hosts[member->options.order % 3];
     }
@@ -357,10 +357,10 @@ static void add_floats(struct crew_member *member)
     }
 }
 
-static void a_reproducible_sum_goes_by_the_members_orders(void **state)
+static void a_reproducible_sum_depends_on_the_contribution_numbers_only(void **state)
 {
     (void)state;
-    struct sum_of_floats sums[] = {{.by_turns = false}, {.by_turns = true}};
+    struct sum_of_floats sums[] = {{.spread = false}, {.spread = true}};
     for (int i = 0; i < 2; i++) {
         struct crew crew = {.url = group_service.url,
                             .job = i == 0 ? "orders-0" : "orders-1",
@@ -371,7 +371,7 @@ static void a_reproducible_sum_goes_by_the_members_orders(void **state)
                             .user = &sums[i]};
         assert_int_equal(crew_run(&crew), 0);
     }
-    /* ((0 + 1) + (2 + 3)) + 4, each time rounded to a float32. */
+    /* ((0 + 1) + (2 + 3)) + 4, each sum rounded to float32. */
     float lower = 1e8F + 3.0F;
     float upper = -1e8F + 5.0F;
     float expected = lower + upper;
@@ -387,11 +387,11 @@ int main(void)
         cmocka_unit_test(hosts_may_have_different_numbers_of_members),
         cmocka_unit_test(a_job_of_one_works),
         cmocka_unit_test(scopes_do_not_wait_for_each_other),
-        cmocka_unit_test(a_wrong_count_is_told_to_everyone_and_harms_nothing_else),
+        cmocka_unit_test(a_different_count_is_an_error_on_all_members_and_the_session_goes_on),
         cmocka_unit_test(bad_arguments_are_named),
-        cmocka_unit_test(a_call_that_waits_too_long_says_for_whom),
-        cmocka_unit_test(all_members_know_who_is_in_which_rack),
-        cmocka_unit_test(a_reproducible_sum_goes_by_the_members_orders),
+        cmocka_unit_test(a_call_that_waits_too_long_names_the_rank_that_it_waits_for),
+        cmocka_unit_test(all_members_know_the_racks),
+        cmocka_unit_test(a_reproducible_sum_depends_on_the_contribution_numbers_only),
     };
     if (!test_service_built()) {
         return 77;

@@ -1,4 +1,4 @@
-/* The public collectives beside allreduce and broadcast, through sessions, in all scopes. */
+/* The public collectives other than allreduce and broadcast, in all scopes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ struct place {
     uint32_t rank, size;
 };
 
-/* What `from` has for `to`. */
+/* The numbers that rank `from` sends to rank `to`. */
 static int32_t number(uint32_t from, uint32_t to, size_t index)
 {
     return (int32_t)(from * 10000 + to * 100 + index);
@@ -112,7 +112,7 @@ static void check_alltoall(const struct place *at)
     }
 }
 
-/* Member i has i elements for each of the others and for itself. */
+/* Member i sends i elements to each member, itself included. */
 static void check_alltoallv(const struct place *at)
 {
     size_t in_counts[CREW_MAX];
@@ -166,7 +166,7 @@ static void all_collectives_work_in_all_scopes(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
-static void a_job_of_one_has_them_all_too(void **state)
+static void a_job_of_one_member_has_all_collectives(void **state)
 {
     (void)state;
     struct crew crew = {
@@ -180,7 +180,7 @@ static void expect_refusal(struct crew_member *member, muster_status status, con
     MEMBER_CHECK(member, strstr(muster_last_error(), word) != NULL);
 }
 
-static void ask_wrongly(struct crew_member *member)
+static void call_wrongly(struct crew_member *member)
 {
     muster_session *session = member->session;
     int32_t data[8] = {0};
@@ -214,7 +214,7 @@ static void wrong_calls_are_named(void **state)
 {
     (void)state;
     struct crew crew = {
-        .url = group_service.url, .job = "wrong", .count = 1, .hosts = 1, .function = ask_wrongly};
+        .url = group_service.url, .job = "wrong", .count = 1, .hosts = 1, .function = call_wrongly};
     assert_int_equal(crew_run(&crew), 0);
 }
 
@@ -222,7 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_collectives_work_in_all_scopes),
-        cmocka_unit_test(a_job_of_one_has_them_all_too),
+        cmocka_unit_test(a_job_of_one_member_has_all_collectives),
         cmocka_unit_test(wrong_calls_are_named),
     };
     if (!test_service_built()) {

@@ -1,4 +1,4 @@
-/* Registered memory: commit, restore, sync; and leaving, which a commit asks about. */
+/* Registered memory: commit, restore, sync; and planned leaves, which a commit agrees on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,49 +14,49 @@
 #include "tests/support/service.h"
 #include "worker/session/state.h"
 
-static void regions_are_checked(void **state)
+static void registered_buffers_are_checked(void **state)
 {
     (void)state;
-    struct muster_state regions = {0};
+    struct muster_state registered = {0};
     int value = 0;
     char longest[MUSTER_REGISTERED_BUFFER_NAME_SIZE + 1];
-    muster_state_init(&regions);
+    muster_state_init(&registered);
     memset(longest, 'a', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
-    assert_int_equal(muster_state_register(&regions, "step", &value, sizeof value), MUSTER_OK);
-    assert_int_equal(muster_state_register(&regions, "step", &value, 4), MUSTER_INVALID);
+    assert_int_equal(muster_state_register(&registered, "step", &value, sizeof value), MUSTER_OK);
+    assert_int_equal(muster_state_register(&registered, "step", &value, 4), MUSTER_INVALID);
     assert_non_null(strstr(muster_last_error(), "\"step\": registered twice"));
-    assert_int_equal(muster_state_register(&regions, "", &value, 4), MUSTER_INVALID);
-    assert_int_equal(muster_state_register(&regions, NULL, &value, 4), MUSTER_INVALID);
-    assert_int_equal(muster_state_register(&regions, longest, &value, 4), MUSTER_INVALID);
-    assert_int_equal(muster_state_register(&regions, "none", NULL, 4), MUSTER_INVALID);
-    assert_int_equal(muster_state_register(&regions, "huge", &value, SIZE_MAX), MUSTER_INVALID);
-    assert_int_equal(muster_state_register(&regions, "empty", NULL, 0), MUSTER_OK);
+    assert_int_equal(muster_state_register(&registered, "", &value, 4), MUSTER_INVALID);
+    assert_int_equal(muster_state_register(&registered, NULL, &value, 4), MUSTER_INVALID);
+    assert_int_equal(muster_state_register(&registered, longest, &value, 4), MUSTER_INVALID);
+    assert_int_equal(muster_state_register(&registered, "none", NULL, 4), MUSTER_INVALID);
+    assert_int_equal(muster_state_register(&registered, "huge", &value, SIZE_MAX), MUSTER_INVALID);
+    assert_int_equal(muster_state_register(&registered, "empty", NULL, 0), MUSTER_OK);
     for (int i = 2; i < MUSTER_REGISTERED_BUFFERS_MAX; i++) {
-        (void)snprintf(longest, sizeof longest, "region %d", i);
-        assert_int_equal(muster_state_register(&regions, longest, &value, 4), MUSTER_OK);
+        (void)snprintf(longest, sizeof longest, "buffer %d", i);
+        assert_int_equal(muster_state_register(&registered, longest, &value, 4), MUSTER_OK);
     }
-    assert_int_equal(muster_state_register(&regions, "more", &value, 4), MUSTER_INVALID);
+    assert_int_equal(muster_state_register(&registered, "more", &value, 4), MUSTER_INVALID);
     assert_non_null(strstr(muster_last_error(), "1024"));
-    assert_int_equal(muster_state_reserve(&regions), MUSTER_OK);
-    assert_int_equal(muster_state_register(&regions, "late", &value, 4), MUSTER_INVALID);
-    muster_state_finish(&regions);
+    assert_int_equal(muster_state_reserve(&registered), MUSTER_OK);
+    assert_int_equal(muster_state_register(&registered, "late", &value, 4), MUSTER_INVALID);
+    muster_state_finish(&registered);
 }
 
 static void memory_of_a_gpu_is_refused(void **state)
 {
     (void)state;
     const struct gpu_pretend *gpu = gpu_pretend_load(false);
-    struct muster_state regions = {0};
+    struct muster_state registered = {0};
     void *of_gpu = gpu->allocate(4, 0);
-    muster_state_init(&regions);
-    assert_int_equal(muster_state_register(&regions, "weights", of_gpu, 4), MUSTER_INVALID);
+    muster_state_init(&registered);
+    assert_int_equal(muster_state_register(&registered, "weights", of_gpu, 4), MUSTER_INVALID);
     assert_non_null(strstr(muster_last_error(), "\"weights\": data is memory of a GPU"));
-    muster_state_finish(&regions);
+    muster_state_finish(&registered);
     gpu->release(of_gpu);
 }
 
-static void digests_tell_layouts_apart(void **state)
+static void different_layouts_have_different_digests(void **state)
 {
     (void)state;
     struct muster_state one = {0};
@@ -125,11 +125,11 @@ static void commit_and_restore(struct crew_member *member)
     fill(&model, 9);
     MEMBER_OK(member, muster_restore(session));
     MEMBER_CHECK(member, is_filled(&model, 8));
-    MEMBER_OK(member, muster_sync(session)); /* nobody lacks anything */
+    MEMBER_OK(member, muster_sync(session)); /* all members are up to date */
     MEMBER_CHECK(member, is_filled(&model, 8));
 }
 
-static void the_first_sync_gives_everyone_the_state_of_rank_0(void **state)
+static void the_first_sync_gives_all_members_the_state_of_rank_0(void **state)
 {
     (void)state;
     struct crew crew = {.url = group_service.url,
@@ -151,7 +151,7 @@ static void register_differently(struct crew_member *member)
     MEMBER_CHECK(member, strstr(muster_last_error(), "4000") != NULL);
 }
 
-static void another_layout_is_named_on_every_member(void **state)
+static void a_different_layout_is_named_on_every_member(void **state)
 {
     (void)state;
     struct crew crew = {.url = group_service.url,
@@ -188,7 +188,7 @@ static void leave_one_by_one(struct crew_member *member)
         MEMBER_CHECK(member, is_filled(&model, 10 + leaver));
     }
     MEMBER_CHECK(member, muster_generation(session) == 4);
-    MEMBER_OK(member, muster_rejoin(session)); /* nothing calls for it: nothing happens */
+    MEMBER_OK(member, muster_rejoin(session)); /* without a reason it does nothing */
     MEMBER_CHECK(member, muster_generation(session) == 4);
 }
 
@@ -197,7 +197,7 @@ static void allow_fewer(struct crew_member *member)
     member->options.min_size = 1;
 }
 
-static void whoever_wants_to_leave_goes_with_the_next_commit_and_nothing_is_lost(void **state)
+static void a_member_that_wants_to_leave_leaves_at_the_next_commit_and_nothing_is_lost(void **state)
 {
     (void)state;
     struct crew crew = {.url = group_service.url,
@@ -212,12 +212,13 @@ static void whoever_wants_to_leave_goes_with_the_next_commit_and_nothing_is_lost
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(regions_are_checked),
+        cmocka_unit_test(registered_buffers_are_checked),
         cmocka_unit_test(memory_of_a_gpu_is_refused),
-        cmocka_unit_test(digests_tell_layouts_apart),
-        cmocka_unit_test(the_first_sync_gives_everyone_the_state_of_rank_0),
-        cmocka_unit_test(another_layout_is_named_on_every_member),
-        cmocka_unit_test(whoever_wants_to_leave_goes_with_the_next_commit_and_nothing_is_lost),
+        cmocka_unit_test(different_layouts_have_different_digests),
+        cmocka_unit_test(the_first_sync_gives_all_members_the_state_of_rank_0),
+        cmocka_unit_test(a_different_layout_is_named_on_every_member),
+        cmocka_unit_test(
+            a_member_that_wants_to_leave_leaves_at_the_next_commit_and_nothing_is_lost),
     };
     if (!test_service_built()) {
         return 77;

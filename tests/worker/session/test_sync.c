@@ -1,4 +1,5 @@
-/* Who gets whose state, without a service: sessions made by hand around the contexts of a group. */
+/* Which members receive which state. There is no service: the sessions are filled in by hand, with
+ * the contexts of a group. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,21 +16,24 @@
 
 enum { MEMBERS = 4, WEIGHTS = 300 };
 
-/* What one member holds when the sync begins. */
+/* What one member has when the sync begins. */
 struct holding {
     uint64_t version;
-    uint64_t committed;
-    int64_t kept; /* fills the committed copy */
-    int64_t live; /* fills the live memory */
-    bool stale;   /* what the service says */
+    uint64_t committed; /* the generation in which the version was committed */
+    int64_t copied;     /* the value that fills the committed copy */
+    int64_t live;       /* the value that fills the registered memory */
+    bool stale;         /* as the service says */
 };
 
+static const struct holding newest = {.version = 6, .committed = 5, .copied = 60, .live = 60};
+
+/* A sync and what is expected of it. */
 struct scene {
     const struct holding *holdings; /* [MEMBERS] */
     uint32_t source;
     uint64_t newest;
-    uint32_t odd_one; /* registers another size; UINT32_MAX: nobody */
-    uint32_t absent;  /* does not take part, and its links break; UINT32_MAX: nobody */
+    uint32_t odd_one; /* registers a buffer of another size; UINT32_MAX: none */
+    uint32_t absent;  /* does not take part, and its links break; UINT32_MAX: none */
     muster_status expected;
     const char *expected_text;
     muster_status expected_odd; /* of odd_one */
@@ -74,7 +78,7 @@ static void set_state(struct stage *stage, uint32_t i)
     assert_int_equal(muster_state_register(state, "weights", stage->weights[i], weights),
                      MUSTER_OK);
     if (holding->version > 0) {
-        fill(stage, i, holding->kept);
+        fill(stage, i, holding->copied);
         assert_int_equal(muster_state_reserve(state), MUSTER_OK);
         muster_state_copy_commit(state, holding->version, holding->committed);
     }
@@ -127,15 +131,15 @@ static void sync_one(struct group_member *member, void *argument)
     const char *text = odd ? scene->expected_odd_text : scene->expected_text;
     muster_status status = muster_sync(session);
     if (status != (odd ? scene->expected_odd : scene->expected)) {
-        group_fail(member, "sync said %s: %s", muster_status_name(status), muster_last_error());
+        group_fail(member, "sync returned %s: %s", muster_status_name(status), muster_last_error());
         return;
     }
     if (status != MUSTER_OK && strstr(muster_last_error(), text) == NULL) {
-        group_fail(member, "\"%s\" does not say \"%s\"", muster_last_error(), text);
+        group_fail(member, "\"%s\" does not contain \"%s\"", muster_last_error(), text);
     }
     int64_t live = scene->expected_live[i];
     if (!is_filled(stage, i, live)) {
-        group_fail(member, "live memory holds %lld, not %lld", (long long)stage->steps[i],
+        group_fail(member, "registered memory has %lld, not %lld", (long long)stage->steps[i],
                    (long long)live);
     }
     if (status != MUSTER_OK) {
@@ -146,12 +150,12 @@ static void sync_one(struct group_member *member, void *argument)
     }
     fill(stage, i, -1);
     if (muster_restore(session) != MUSTER_OK || !is_filled(stage, i, live)) {
-        group_fail(member, "the copy holds %lld, not %lld", (long long)stage->steps[i],
+        group_fail(member, "the copy has %lld, not %lld", (long long)stage->steps[i],
                    (long long)live);
     }
 }
 
-static void play(const struct scene *scene)
+static void run_scene(const struct scene *scene)
 {
     static const uint32_t hosts[] = {3, 1};
     struct stage *stage = calloc(1, sizeof *stage);
@@ -176,51 +180,48 @@ static void play(const struct scene *scene)
     free(stage);
 }
 
-static void the_first_state_is_the_live_memory_of_the_source(void **state)
+static void the_first_state_is_the_registered_memory_of_the_source(void **state)
 {
     (void)state;
     const struct holding holdings[MEMBERS] = {{.live = 5},
                                               {.live = 1, .stale = true},
                                               {.live = 2, .stale = true},
                                               {.live = 3, .stale = true}};
-    play(&(struct scene){.holdings = holdings,
-                         .odd_one = UINT32_MAX,
-                         .absent = UINT32_MAX,
-                         .expected_live = {5, 5, 5, 5},
-                         .expected_version = 1});
+    run_scene(&(struct scene){.holdings = holdings,
+                              .odd_one = UINT32_MAX,
+                              .absent = UINT32_MAX,
+                              .expected_live = {5, 5, 5, 5},
+                              .expected_version = 1});
 }
 
 static void only_stale_members_receive_the_state_and_the_others_keep_theirs(void **state)
 {
     (void)state;
-    /* Live memory that was worked on since the commit is the user's: sync gives the commit. */
+    /* Rank 1 has changed its memory since its commit: sync overwrites that with the newest commit.
+     */
     const struct holding holdings[MEMBERS] = {
-        {.version = 6, .committed = 8, .kept = 60, .live = 60},
-        {.version = 5, .committed = 8, .kept = 50, .live = 51, .stale = true},
-        {.version = 6, .committed = 8, .kept = 60, .live = 60},
+        newest,
+        {.version = 5, .committed = 5, .copied = 50, .live = 51, .stale = true},
+        newest,
         {.live = 3, .stale = true}};
-    play(&(struct scene){.holdings = holdings,
-                         .newest = 6,
-                         .odd_one = UINT32_MAX,
-                         .absent = UINT32_MAX,
-                         .expected_live = {60, 60, 60, 60},
-                         .expected_version = 6});
+    run_scene(&(struct scene){.holdings = holdings,
+                              .newest = 6,
+                              .odd_one = UINT32_MAX,
+                              .absent = UINT32_MAX,
+                              .expected_live = {60, 60, 60, 60},
+                              .expected_version = 6});
 }
 
 static void without_stale_members_no_data_moves(void **state)
 {
     (void)state;
-    const struct holding holdings[MEMBERS] = {
-        {.version = 6, .committed = 8, .kept = 60, .live = 60},
-        {.version = 6, .committed = 8, .kept = 60, .live = 60},
-        {.version = 6, .committed = 8, .kept = 60, .live = 60},
-        {.version = 6, .committed = 8, .kept = 60, .live = 60}};
-    play(&(struct scene){.holdings = holdings,
-                         .newest = 6,
-                         .odd_one = UINT32_MAX,
-                         .absent = UINT32_MAX,
-                         .expected_live = {60, 60, 60, 60},
-                         .expected_version = 6});
+    const struct holding holdings[MEMBERS] = {newest, newest, newest, newest};
+    run_scene(&(struct scene){.holdings = holdings,
+                              .newest = 6,
+                              .odd_one = UINT32_MAX,
+                              .absent = UINT32_MAX,
+                              .expected_live = {60, 60, 60, 60},
+                              .expected_version = 6});
 }
 
 static void the_same_version_committed_in_another_generation_is_another_state(void **state)
@@ -228,16 +229,16 @@ static void the_same_version_committed_in_another_generation_is_another_state(vo
     (void)state;
     /* Rank 2 was cut off right after its commit in generation 4; the others went on in 5. */
     const struct holding holdings[MEMBERS] = {
-        {.version = 6, .committed = 5, .kept = 60, .live = 60},
-        {.version = 6, .committed = 5, .kept = 60, .live = 60},
-        {.version = 6, .committed = 4, .kept = 66, .live = 66},
-        {.version = 5, .committed = 4, .kept = 50, .live = 50, .stale = true}};
-    play(&(struct scene){.holdings = holdings,
-                         .newest = 6,
-                         .odd_one = UINT32_MAX,
-                         .absent = UINT32_MAX,
-                         .expected_live = {60, 60, 60, 60},
-                         .expected_version = 6});
+        newest,
+        newest,
+        {.version = 6, .committed = 4, .copied = 66, .live = 66},
+        {.version = 5, .committed = 4, .copied = 50, .live = 50, .stale = true}};
+    run_scene(&(struct scene){.holdings = holdings,
+                              .newest = 6,
+                              .odd_one = UINT32_MAX,
+                              .absent = UINT32_MAX,
+                              .expected_live = {60, 60, 60, 60},
+                              .expected_version = 6});
 }
 
 static void
@@ -245,20 +246,18 @@ a_member_with_another_layout_than_the_job_gets_the_error_and_the_others_go_on(vo
 {
     (void)state;
     const struct holding holdings[MEMBERS] = {
-        {.version = 6, .committed = 5, .kept = 60, .live = 60},
-        {.version = 6, .committed = 5, .kept = 60, .live = 60},
-        {.live = 2, .stale = true},
-        {.live = 3, .stale = true}};
-    play(&(struct scene){.holdings = holdings,
-                         .newest = 6,
-                         .odd_one = 2,
-                         .absent = UINT32_MAX,
-                         .expected = MUSTER_REJOIN,
-                         .expected_text = "going on without rank 2",
-                         .expected_odd = MUSTER_INVALID,
-                         .expected_odd_text = "\"weights\" with 2400 bytes on rank 0 and differs "
-                                              "on rank 2: here it is \"weights\" with 2392 bytes",
-                         .expected_live = {60, 60, 2, 3}});
+        newest, newest, {.live = 2, .stale = true}, {.live = 3, .stale = true}};
+    run_scene(&(struct scene){.holdings = holdings,
+                              .newest = 6,
+                              .odd_one = 2,
+                              .absent = UINT32_MAX,
+                              .expected = MUSTER_REJOIN,
+                              .expected_text = "going on without rank 2",
+                              .expected_odd = MUSTER_INVALID,
+                              .expected_odd_text =
+                                  "\"weights\" with 2400 bytes on rank 0 and differs "
+                                  "on rank 2: here it is \"weights\" with 2392 bytes",
+                              .expected_live = {60, 60, 2, 3}});
 }
 
 static void in_the_first_generation_all_members_get_the_error_of_another_layout(void **state)
@@ -268,38 +267,39 @@ static void in_the_first_generation_all_members_get_the_error_of_another_layout(
                                               {.live = 1, .stale = true},
                                               {.live = 2, .stale = true},
                                               {.live = 3, .stale = true}};
-    play(&(struct scene){.holdings = holdings,
-                         .odd_one = 3,
-                         .absent = UINT32_MAX,
-                         .expected = MUSTER_INVALID,
-                         .expected_text = "\"weights\" with 2400 bytes on rank 0 and differs on "
-                                          "rank 3",
-                         .expected_odd = MUSTER_INVALID,
-                         .expected_odd_text = "here it is \"weights\" with 2392 bytes",
-                         .expected_live = {5, 1, 2, 3}});
+    run_scene(&(struct scene){.holdings = holdings,
+                              .odd_one = 3,
+                              .absent = UINT32_MAX,
+                              .expected = MUSTER_INVALID,
+                              .expected_text =
+                                  "\"weights\" with 2400 bytes on rank 0 and differs on "
+                                  "rank 3",
+                              .expected_odd = MUSTER_INVALID,
+                              .expected_odd_text = "here it is \"weights\" with 2392 bytes",
+                              .expected_live = {5, 1, 2, 3}});
 }
 
 static void a_sync_that_fails_leaves_the_old_state(void **state)
 {
     (void)state;
     const struct holding holdings[MEMBERS] = {
-        {.version = 6, .committed = 5, .kept = 60, .live = 60},
-        {.version = 5, .committed = 5, .kept = 50, .live = 50, .stale = true},
+        newest,
+        {.version = 5, .committed = 5, .copied = 50, .live = 50, .stale = true},
         {.live = 2, .stale = true},
         {.live = 3, .stale = true}};
-    play(&(struct scene){.holdings = holdings,
-                         .newest = 6,
-                         .odd_one = UINT32_MAX,
-                         .absent = 3,
-                         .expected = MUSTER_REJOIN,
-                         .expected_live = {60, 50, 2, 3},
-                         .expected_text = "rank 3 died"});
+    run_scene(&(struct scene){.holdings = holdings,
+                              .newest = 6,
+                              .odd_one = UINT32_MAX,
+                              .absent = 3,
+                              .expected = MUSTER_REJOIN,
+                              .expected_live = {60, 50, 2, 3},
+                              .expected_text = "rank 3 died"});
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_state_is_the_live_memory_of_the_source),
+        cmocka_unit_test(the_first_state_is_the_registered_memory_of_the_source),
         cmocka_unit_test(only_stale_members_receive_the_state_and_the_others_keep_theirs),
         cmocka_unit_test(without_stale_members_no_data_moves),
         cmocka_unit_test(the_same_version_committed_in_another_generation_is_another_state),

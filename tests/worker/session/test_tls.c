@@ -1,4 +1,4 @@
-/* Jobs whose members have certificates, against a real musterd. */
+/* Jobs with TLS between their members, against a real musterd. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ static void add_up(struct crew_member *member)
     }
 }
 
-static void members_with_certificates_add_up(void **state)
+static void members_with_certificates_reduce(void **state)
 {
     (void)state;
     struct crew crew = {.url = group_service.url,
@@ -50,7 +50,7 @@ static void members_with_certificates_add_up(void **state)
                         .hosts = 3,
                         .prepare = have_files,
                         .function = add_up};
-    /* The same strings for all, made before there are threads. */
+    /* Makes the strings that all members share, before there are threads. */
     muster_options options;
     use_files(&options, "member");
     assert_int_equal(crew_run(&crew), 0);
@@ -96,7 +96,7 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_with_certificates_add_up),
+        cmocka_unit_test(members_with_certificates_reduce),
         cmocka_unit_test(a_wrong_file_is_named_at_once),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,4 +1,4 @@
-/* Members whom the service sees, but who cannot be reached. */
+/* Members that the service sees but that their peers cannot reach. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,37 +18,37 @@
 
 enum { WAIT_MS = 60000, ATTEMPT_MS = 5000, GIVES_UP_AFTER = 12, COMPANIONS = 2 };
 
-/* A member that says it listens where nobody does. It joins, watches, and joins again, and leaves
- * when so many generations have ended. */
-struct ghost {
+/* A member that publishes an address where nobody listens. It joins, watches, and joins again, and
+ * leaves when this many generations have ended. */
+struct unreachable_member {
     struct muster_client *client;
     struct muster_join_request join;
     atomic_bool stop;
-    unsigned generations; /* 0: never */
+    unsigned generations; /* 0: it never leaves */
     pthread_t thread;
 };
 
-static bool ask(struct ghost *ghost, enum muster_rpc_method method, json_t *request,
+static bool ask(struct unreachable_member *member, enum muster_rpc_method method, json_t *request,
                 json_t **ret_answer)
 {
     struct muster_retry_policy retry_policy = {.attempt_ms = ATTEMPT_MS,
                                                .deadline_ns = muster_clock_after_ms(WAIT_MS)};
-    return muster_client_call(ghost->client, method, request, &retry_policy, ret_answer, NULL) ==
+    return muster_client_call(member->client, method, request, &retry_policy, ret_answer, NULL) ==
            MUSTER_OK;
 }
 
-static bool join(struct ghost *ghost)
+static bool join(struct unreachable_member *member)
 {
     bool formed = false;
-    while (!formed && !atomic_load(&ghost->stop)) {
+    while (!formed && !atomic_load(&member->stop)) {
         json_t *answer = NULL;
         struct muster_join_response response = {0};
-        if (!ask(ghost, MUSTER_RPC_JOIN, muster_join_request_encode(&ghost->join), &answer)) {
+        if (!ask(member, MUSTER_RPC_JOIN, muster_join_request_encode(&member->join), &answer)) {
             return false;
         }
         if (muster_join_response_decode(answer, &response) == MUSTER_OK && response.formed) {
             formed = true;
-            ghost->join.info.generation = response.generation;
+            member->join.info.generation = response.generation;
         }
         muster_join_response_finish(&response);
         json_decref(answer);
@@ -56,70 +56,71 @@ static bool join(struct ghost *ghost)
     return formed;
 }
 
-static bool watch(struct ghost *ghost)
+static bool watch(struct unreachable_member *member)
 {
     struct muster_watch_response response = {0};
-    while (!response.revoked && !atomic_load(&ghost->stop)) {
-        struct muster_watch_request watch = {.generation = ghost->join.info.generation};
+    while (!response.revoked && !atomic_load(&member->stop)) {
+        struct muster_watch_request watch = {.generation = member->join.info.generation};
         json_t *answer = NULL;
-        memcpy(watch.job, ghost->join.job, sizeof watch.job);
-        memcpy(watch.member, ghost->join.info.id, sizeof watch.member);
-        if (!ask(ghost, MUSTER_RPC_WATCH, muster_watch_request_encode(&watch), &answer)) {
+        memcpy(watch.job, member->join.job, sizeof watch.job);
+        memcpy(watch.member, member->join.info.id, sizeof watch.member);
+        if (!ask(member, MUSTER_RPC_WATCH, muster_watch_request_encode(&watch), &answer)) {
             return false;
         }
-        bool understood = muster_watch_response_decode(answer, &response) == MUSTER_OK;
+        bool decoded = muster_watch_response_decode(answer, &response) == MUSTER_OK;
         json_decref(answer);
-        if (!understood) {
+        if (!decoded) {
             return false;
         }
     }
     return true;
 }
 
-static void leave(struct ghost *ghost)
+static void leave(struct unreachable_member *member)
 {
-    struct muster_leave_request leave = {.generation = ghost->join.info.generation,
+    struct muster_leave_request leave = {.generation = member->join.info.generation,
                                          .reason = MUSTER_LEAVE_PLANNED};
     json_t *answer = NULL;
-    memcpy(leave.job, ghost->join.job, sizeof leave.job);
-    memcpy(leave.member, ghost->join.info.id, sizeof leave.member);
-    if (ask(ghost, MUSTER_RPC_LEAVE, muster_leave_request_encode(&leave), &answer)) {
+    memcpy(leave.job, member->join.job, sizeof leave.job);
+    memcpy(leave.member, member->join.info.id, sizeof leave.member);
+    if (ask(member, MUSTER_RPC_LEAVE, muster_leave_request_encode(&leave), &answer)) {
         json_decref(answer);
     }
 }
 
-static void *haunt(void *user)
+static void *run_unreachable(void *user)
 {
-    struct ghost *ghost = user;
+    struct unreachable_member *member = user;
     unsigned ended = 0;
-    while (!atomic_load(&ghost->stop) && join(ghost) && watch(ghost)) {
-        if (++ended == ghost->generations) {
-            leave(ghost);
+    while (!atomic_load(&member->stop) && join(member) && watch(member)) {
+        if (++ended == member->generations) {
+            leave(member);
             break;
         }
     }
     return NULL;
 }
 
-static void begin_haunting(struct ghost *ghost, const char *job, uint32_t size, uint32_t least)
+static void start_unreachable(struct unreachable_member *member, const char *job, uint32_t size,
+                              uint32_t least)
 {
-    ghost->join = (struct muster_join_request){.info = {.host = "ghost", .address_count = 1},
-                                               .min_size = least,
-                                               .max_size = size,
-                                               .target_size = size};
-    (void)snprintf(ghost->join.job, sizeof ghost->join.job, "%s", job);
-    muster_random_uuid(ghost->join.info.id);
-    (void)snprintf(ghost->join.info.addresses[0], MUSTER_MEMBER_ADDRESS_SIZE, "tcp://127.0.0.1:1");
-    assert_int_equal(muster_client_create(group_service.url, NULL, &ghost->client), MUSTER_OK);
-    assert_int_equal(pthread_create(&ghost->thread, NULL, haunt, ghost), 0);
+    member->join = (struct muster_join_request){.info = {.host = "ghost", .address_count = 1},
+                                                .min_size = least,
+                                                .max_size = size,
+                                                .target_size = size};
+    (void)snprintf(member->join.job, sizeof member->join.job, "%s", job);
+    muster_random_uuid(member->join.info.id);
+    (void)snprintf(member->join.info.addresses[0], MUSTER_MEMBER_ADDRESS_SIZE, "tcp://127.0.0.1:1");
+    assert_int_equal(muster_client_create(group_service.url, NULL, &member->client), MUSTER_OK);
+    assert_int_equal(pthread_create(&member->thread, NULL, run_unreachable, member), 0);
 }
 
-static void end_haunting(struct ghost *ghost)
+static void stop_unreachable(struct unreachable_member *member)
 {
-    atomic_store(&ghost->stop, true);
-    muster_client_interrupt(ghost->client);
-    assert_int_equal(pthread_join(ghost->thread, NULL), 0);
-    muster_client_destroy(ghost->client);
+    atomic_store(&member->stop, true);
+    muster_client_interrupt(member->client);
+    assert_int_equal(pthread_join(member->thread, NULL), 0);
+    muster_client_destroy(member->client);
 }
 
 static muster_status add_up(muster_session *session, void *user)
@@ -157,32 +158,32 @@ static void *take_part(void *user)
     return NULL;
 }
 
-static void begin_member(struct member *member, const char *job, uint32_t size, uint32_t least)
+static void start_member(struct member *member, const char *job, uint32_t size, uint32_t least)
 {
     *member = (struct member){.job = job, .size = size, .least = least};
     assert_int_equal(pthread_create(&member->thread, NULL, take_part, member), 0);
 }
 
-/* At the same time, because both take a while. */
-static void who_reaches_nobody_gives_up_and_who_reaches_most_stays(void **state)
+/* Both jobs at the same time, because both take some seconds. */
+static void a_member_that_reaches_nobody_gives_up_and_one_that_reaches_most_stays(void **state)
 {
     (void)state;
-    static struct ghost lasting;
-    static struct ghost leaving = {.generations = GIVES_UP_AFTER};
+    static struct unreachable_member lasting;
+    static struct unreachable_member leaving = {.generations = GIVES_UP_AFTER};
     struct member alone;
     struct member companions[COMPANIONS];
-    begin_haunting(&lasting, "apart", 2, 2);
-    begin_member(&alone, "apart", 2, 2);
-    begin_haunting(&leaving, "parted", 1 + COMPANIONS, 1);
+    start_unreachable(&lasting, "apart", 2, 2);
+    start_member(&alone, "apart", 2, 2);
+    start_unreachable(&leaving, "parted", 1 + COMPANIONS, 1);
     for (int i = 0; i < COMPANIONS; i++) {
-        begin_member(&companions[i], "parted", 1 + COMPANIONS, 1);
+        start_member(&companions[i], "parted", 1 + COMPANIONS, 1);
     }
     assert_int_equal(pthread_join(alone.thread, NULL), 0);
     for (int i = 0; i < COMPANIONS; i++) {
         assert_int_equal(pthread_join(companions[i].thread, NULL), 0);
     }
-    end_haunting(&lasting);
-    end_haunting(&leaving);
+    stop_unreachable(&lasting);
+    stop_unreachable(&leaving);
     assert_int_equal(alone.status, MUSTER_FATAL);
     assert_non_null(strstr(alone.text, "generations in a row"));
     assert_non_null(strstr(alone.text, "(host ghost)"));
@@ -198,7 +199,7 @@ static void who_reaches_nobody_gives_up_and_who_reaches_most_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_reaches_nobody_gives_up_and_who_reaches_most_stays),
+        cmocka_unit_test(a_member_that_reaches_nobody_gives_up_and_one_that_reaches_most_stays),
     };
     if (!test_service_built()) {
         return 77;

@@ -250,7 +250,7 @@ static void an_event_is_written_with_all_its_fields(void **state)
     struct muster_timeline_event event = event_since(start_ns);
     muster_timeline_add(timeline, &event);
     event.stage = MUSTER_TIMELINE_CALL;
-    event.peer = MUSTER_TIMELINE_NOBODY;
+    event.peer = MUSTER_TIMELINE_NO_PEER;
     event.name = "allreduce";
     event.algorithm = 11;
     muster_timeline_add(timeline, &event);

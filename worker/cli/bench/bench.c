@@ -1,4 +1,4 @@
-/* muster bench: the options. */
+/* `muster bench`: parses its options and starts the measurement. */
 #include "worker/cli/bench/bench_parts.h"
 
 #include <argp.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "worker/base/option_parse.h"
 #include "worker/base/random.h"
 #include "worker/cli/cli.h"
 
@@ -35,102 +36,91 @@ enum {
 static const char doc[] =
     "Measures a collective between ranks on this machine.\n"
     "COLLECTIVE is allreduce, reduce_scatter, allgather(v), broadcast, reduce, gather(v), scatter, "
-    "alltoall(v), barrier or pairwise_exchange; those with a v get equal blocks."
+    "alltoall(v), barrier or pairwise_exchange; those with a v get blocks of equal size."
     "\v"
-    "The links are measured, as in a job that begins, and the algorithms chosen by that and by "
-    "what "
-    "a few calls take with each that is predicted to be good. "
-    "The first result is checked, a few more calls warm up, then each call is timed on each rank; "
-    "the time of an iteration is the slowest rank's. Bytes are those of the largest buffer of a "
-    "rank, rounded up to whole elements of all ranks.\n"
-    "algbw = bytes / time at the median; busbw = algbw x 2(n-1)/n for allreduce, x 1 for broadcast "
-    "and reduce, x (n-1)/n for the others.\n"
-    "TCP is encrypted where MUSTER_TLS_CERTIFICATE, MUSTER_TLS_KEY and MUSTER_TLS_AUTHORITY name "
-    "files, as in a session.\n"
+    "The ranks first measure their links, as in a job that starts. The first result is checked, "
+    "some more calls warm up, and then each rank times each call; the time of a call is that of "
+    "the "
+    "slowest rank. Bytes are those of the largest buffer of a rank, rounded up to whole elements "
+    "of "
+    "all ranks.\n"
     "\n"
-    "Example: muster bench allreduce -n 4 --hosts 2 --bytes 4,64K,16M --transport tcp\n"
-    "As root: muster bench allreduce -n 4 --hosts 4 --shape 1gbit";
+    "algbw = bytes / median time; busbw = algbw x 2(n-1)/n for allreduce, x 1 for broadcast and "
+    "reduce, x (n-1)/n for the others. \"predicted us\" comes from the measured links.\n"
+    "\n"
+    "TCP is encrypted if MUSTER_TLS_CERTIFICATE, MUSTER_TLS_KEY and MUSTER_TLS_AUTHORITY name "
+    "files, as in a session. MUSTER_VERBS_DEVICE, MUSTER_VERBS_PORT and MUSTER_VERBS_GID choose "
+    "the "
+    "RDMA device.\n"
+    "\n"
+    "Examples:\n"
+    "  muster bench allreduce -n 4 --hosts 2 --bytes 4,64K,16M --transport tcp\n"
+    "  sudo muster bench allreduce -n 4 --hosts 4 --shape 1gbit";
 
 static const struct argp_option argp_options[] = {
-    {"ranks", 'n', "RANKS", 0, "How many ranks take part (required)", 0},
-    {"hosts", KEY_HOSTS, "N", 0, "Spread them over so many pretended hosts (default 1)", 0},
+    {"ranks", 'n', "RANKS", 0, "The number of ranks (required)", 0},
+    {"hosts", KEY_HOSTS, "N", 0, "Spread the ranks evenly over N pretended hosts (default 1)", 0},
     {"transport", KEY_TRANSPORT, "NAME", 0,
-     "inproc: threads of one process; shm: one process a rank, which share memory on a host, and "
-     "tcp between hosts (default); tcp: between all of them; verbs: RDMA between all of them, by "
-     "the device that "
-     "MUSTER_VERBS_DEVICE, MUSTER_VERBS_PORT and MUSTER_VERBS_GID choose",
+     "inproc: ranks are threads of one process; shm (default): ranks are processes that share "
+     "memory on a host and use tcp between hosts; tcp: between all ranks; verbs: RDMA between all "
+     "ranks",
      0},
     {"connections", KEY_CONNECTIONS, "N", 0,
-     "TCP connections, or queue pairs, between two ranks (default 1)", 0},
+     "TCP connections, or RDMA queue pairs, between two ranks (default 1)", 0},
     {"devices", KEY_DEVICES, "NAME[,NAME...]", 0,
-     "RDMA devices, dealt out to the ranks in turn (instead of MUSTER_VERBS_DEVICE)", 0},
+     "RDMA devices, assigned to the ranks in turn (instead of MUSTER_VERBS_DEVICE)", 0},
     {"shape", KEY_SHAPE, "RATE", 0,
-     "Make the hosts network namespaces, the link of each of this rate (1gbit), for as long as the "
-     "command runs; needs root, ip and tc",
+     "Make each host a network namespace whose link has this rate (1gbit), as long as the command "
+     "runs; needs root, ip and tc",
      0},
     {"bytes", KEY_BYTES, "SIZE[,SIZE...]", 0,
-     "Suffixes K, M and G; FIRST..LAST goes up by four, FIRST..LAST:2 by two (default "
-     "4,1K,16K,256K,1M,16M)",
+     "Suffixes are K, M and G. FIRST..LAST is a range in steps of factor 4, FIRST..LAST:2 of "
+     "factor 2 (default 4,1K,16K,256K,1M,16M)",
      0},
     {"algorithm", KEY_ALGORITHM, "NAME[,NAME...]", 0,
-     "Instead of the one that jobs find out to be the fastest in their first calls, which is "
-     "\"tuned\"; \"chosen\" is the one that is predicted to be, \"all\" are those that fit. "
-     "Several "
-     "take turns with each size",
+     "A name that `muster plan --list' prints; \"tuned\" (default): what the first calls of a job "
+     "find to be the fastest; \"chosen\": the lowest predicted time; \"all\": all that fit. "
+     "Several algorithms are measured in turns",
      0},
     {"type", KEY_TYPE, "NAME", 0,
      "float32 (default), float64, float16, bfloat16, int8 to int64, uint8 to uint64 or bool", 0},
     {"op", KEY_OP, "NAME", 0,
      "sum (default), average, prod, min, max, bitwise_and, bitwise_or, bitwise_xor, logical_and, "
-     "logical_or or user (a function that takes the larger one)",
+     "logical_or or user (a function that computes the maximum)",
      0},
-    {"iterations", KEY_ITERATIONS, "N", 0, "Measured calls for each size", 0},
-    {"seconds", KEY_SECONDS, "S", 0, "About so long for each size (default 1)", 0},
-    {"in-place", KEY_IN_PLACE, NULL, 0, "Input and output are the same memory", 0},
+    {"iterations", KEY_ITERATIONS, "N", 0, "The number of timed calls for each size", 0},
+    {"seconds", KEY_SECONDS, "S", 0,
+     "Instead of --iterations: the approximate time for each size (default 1)", 0},
+    {"in-place", KEY_IN_PLACE, NULL, 0, "Use one buffer for input and output", 0},
     {"alloc", KEY_ALLOC, NULL, 0,
-     "Buffers come from muster_alloc(), so that ranks of a host read each other's in place", 0},
-    {"figures", KEY_FIGURES, NULL, 0, "Print what was measured of the links, too", 0},
+     "Allocate buffers by muster_alloc(), so that ranks of one host read them directly", 0},
+    {"figures", KEY_FIGURES, NULL, 0, "Print the measured figures of the links too", 0},
     {"reproducible", KEY_REPRODUCIBLE, NULL, 0,
-     "Add floats in the order of the members, whatever the algorithm", 0},
-    {"svg", KEY_SVG, "FILE", 0, "Draw times and busbw over the sizes, a line for each algorithm",
-     0},
+     "Add floats in the order of the ranks, with any algorithm", 0},
+    {"svg", KEY_SVG, "FILE", 0,
+     "Draw time and busbw over the sizes, with a line for each algorithm", 0},
     {"timeline", KEY_TIMELINE, "PREFIX", 0,
-     "Record what each rank does in PREFIX.1.RANK.json, as MUSTER_TIMELINE does in a job: for "
-     "muster timeline, Perfetto and chrome://tracing",
+     "Record what each rank does in PREFIX.1.RANK.json, as MUSTER_TIMELINE does in a job; `muster "
+     "timeline' reads the files",
      0},
-    {"json", KEY_JSON, NULL, 0, "One JSON object for each size on standard output", 0},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON object for each size and algorithm", 0},
     {0},
 };
 
-static muster_status parse_transport(const char *text, enum muster_bench_transport *ret_transport)
-{
-    if (strcmp(text, "inproc") == 0) {
-        *ret_transport = MUSTER_BENCH_INPROC;
-    } else if (strcmp(text, "tcp") == 0) {
-        *ret_transport = MUSTER_BENCH_TCP;
-    } else if (strcmp(text, "shm") == 0) {
-        *ret_transport = MUSTER_BENCH_SHM;
-    } else if (strcmp(text, "verbs") == 0) {
-        *ret_transport = MUSTER_BENCH_VERBS;
-    } else {
-        return muster_error_set(
-            MUSTER_INVALID, "--transport: \"%.32s\" is none of inproc, shm, tcp and verbs", text);
-    }
-    return MUSTER_OK;
-}
-
+/* Each option by itself; check_options() compares them. */
 static muster_status parse_option(int key, char *text, struct muster_bench_options *options)
 {
     switch (key) {
     case 'n':
-        return muster_cli_parse_number("-n", text, 1, MUSTER_BENCH_RANKS_MAX, &options->ranks);
+        return muster_option_parse_number("-n", text, 1, MUSTER_BENCH_RANKS_MAX, &options->ranks);
     case KEY_HOSTS:
-        return muster_cli_parse_number("--hosts", text, 1, MUSTER_BENCH_RANKS_MAX, &options->hosts);
+        return muster_option_parse_number("--hosts", text, 1, MUSTER_BENCH_RANKS_MAX,
+                                          &options->hosts);
     case KEY_TRANSPORT:
-        return parse_transport(text, &options->transport);
+        return muster_bench_parse_transport(text, &options->transport);
     case KEY_CONNECTIONS:
-        return muster_cli_parse_number("--connections", text, 1, MUSTER_CONNECTIONS_MAX,
-                                       &options->connections);
+        return muster_option_parse_number("--connections", text, 1, MUSTER_CONNECTIONS_MAX,
+                                          &options->connections);
     case KEY_DEVICES:
         return muster_bench_parse_devices(text, options);
     case KEY_SHAPE:
@@ -152,10 +142,10 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
     case KEY_OP:
         return muster_op_parse(text, &options->op);
     case KEY_ITERATIONS:
-        return muster_cli_parse_number("--iterations", text, 1, MUSTER_BENCH_ITERATIONS_MAX,
-                                       &options->iterations);
+        return muster_option_parse_number("--iterations", text, 1, MUSTER_BENCH_ITERATIONS_MAX,
+                                          &options->iterations);
     case KEY_SECONDS:
-        return muster_cli_parse_number("--seconds", text, 1, SECONDS_MAX, &options->seconds);
+        return muster_option_parse_number("--seconds", text, 1, SECONDS_MAX, &options->seconds);
     default:
         options->in_place |= key == KEY_IN_PLACE;
         options->alloc |= key == KEY_ALLOC;
@@ -166,14 +156,14 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
     }
 }
 
-/* What can only be said once all options are there. */
+/* Checks options against each other, when all are parsed. */
 static muster_status check_options(struct muster_bench_options *options)
 {
     if (options->collective == 0) {
-        return muster_error_set(MUSTER_INVALID, "a collective is missing: allreduce, for example");
+        return muster_error_set(MUSTER_INVALID, "a collective is missing, such as allreduce");
     }
     if (options->ranks == 0) {
-        return muster_error_set(MUSTER_INVALID, "-n is missing: how many ranks take part");
+        return muster_error_set(MUSTER_INVALID, "-n RANKS is missing");
     }
     if (options->hosts > options->ranks) {
         return muster_error_set(MUSTER_INVALID, "--hosts: %u ranks cannot be on %u hosts",
@@ -183,11 +173,11 @@ static muster_status check_options(struct muster_bench_options *options)
         (options->hosts < 2 || options->transport == MUSTER_BENCH_INPROC ||
          options->transport == MUSTER_BENCH_VERBS)) {
         return muster_error_set(MUSTER_INVALID,
-                                "--shape: there is no link to shape: needs --hosts 2 or more, and "
-                                "shm or tcp");
+                                "--shape: there is no link to shape: it needs --hosts 2 or more, "
+                                "and --transport shm or tcp");
     }
     if (options->device_count > 0 && options->transport != MUSTER_BENCH_VERBS) {
-        return muster_error_set(MUSTER_INVALID, "--devices: is for --transport verbs");
+        return muster_error_set(MUSTER_INVALID, "--devices is for --transport verbs only");
     }
     if (options->iterations != 0 && options->seconds != 0) {
         return muster_error_set(MUSTER_INVALID, "--iterations and --seconds exclude each other");
@@ -203,7 +193,7 @@ static muster_status check_options(struct muster_bench_options *options)
         options->sizes_bytes[0] = 0;
     }
     if (options->collective == MUSTER_BARRIER && options->svg != NULL) {
-        return muster_error_set(MUSTER_INVALID, "--svg: a barrier has no sizes to draw it over");
+        return muster_error_set(MUSTER_INVALID, "--svg: a barrier has no sizes to draw");
     }
     return muster_bench_resolve_algorithms(options);
 }
@@ -240,7 +230,7 @@ static struct muster_bench_shared *create_shared(const struct muster_bench_optio
     struct muster_bench_shared *shared = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE,
                                               MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (shared == MAP_FAILED) {
-        (void)muster_error_errno(MUSTER_FATAL, "memory for %u ranks' figures", options->ranks);
+        (void)muster_error_errno(MUSTER_FATAL, "memory for the times of %u ranks", options->ranks);
         return NULL;
     }
     shared->options = *options;

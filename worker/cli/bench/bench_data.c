@@ -1,5 +1,6 @@
-/* What the ranks of a benchmark put in, and what must come out. Small whole numbers that repeat, so
- * that any order of reduction gives the same and 128 ranks' sum fits into a byte. */
+/* muster bench: the input of the ranks and the expected output. The values are small whole numbers
+ * that repeat, so that every order of reduction gives the same result, and the sum over 128 ranks
+ * fits into a byte. */
 #include "worker/cli/bench/bench_parts.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@
 
 enum { PERIOD = 64 };
 
-/* The count is a block's, and the largest buffer has one for each rank. */
+/* True if the count is that of a block, and the largest buffer has a block for each rank. */
 static bool has_blocks(const struct muster_bench_options *options)
 {
     switch (options->collective) {
@@ -44,6 +45,7 @@ static double value_of(const struct muster_request *request, uint32_t rank, uint
     return multiplies && request->type != MUSTER_BOOL ? (phase == 0 ? 2 : 1) : (double)(phase % 2);
 }
 
+/* The operations in double, which has all of the values exactly. */
 static double combine(muster_op op, double left, double right)
 {
     switch (op) {
@@ -105,7 +107,7 @@ void muster_bench_fill(const struct muster_request *request, void *in, uint32_t 
     }
 }
 
-/* Values that must repeat in the expected range of OUTPUT, from its first element on. */
+/* The values that must repeat in the expected range of the output, from its first element on. */
 static void expected_values(const struct muster_request *request, uint32_t ranks,
                             const struct muster_expected *expected, double values[PERIOD])
 {
@@ -119,7 +121,7 @@ static void expected_values(const struct muster_request *request, uint32_t ranks
 static muster_status check_range(const struct muster_request *request, uint64_t first,
                                  uint64_t count, const double *values)
 {
-    /* The products of many ranks' twos and the quotients may not fit into 16 bits. */
+    /* 16-bit floats round products of many twos, and quotients. */
     double tolerance = request->type == MUSTER_BFLOAT16  ? 1.0 / 256
                        : request->type == MUSTER_FLOAT16 ? 1.0 / 2048
                                                          : 1e-6;

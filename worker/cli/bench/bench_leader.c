@@ -1,4 +1,4 @@
-/* muster bench: the parent, which starts the ranks and leads them through the phases. */
+/* muster bench: the leader, which starts the ranks and leads them through the phases. */
 #include "worker/cli/bench/bench_parts.h"
 
 #include <errno.h>
@@ -19,22 +19,22 @@
 
 enum {
     START_TIMEOUT_MS = 30000,
-    CALL_TIMEOUT_MS = 60000, /* as long as one call may take in a rank */
-    DEATH_MS = 2000,         /* from a process's last sign to its end */
+    CALL_TIMEOUT_MS = 60000, /* of one call in a rank */
+    DEATH_MS = 2000,         /* limit from the end of a rank's sockets to the end of its process */
     REAP_POLL_MS = 5,
-    SILENCE_MS = 5000,  /* then a phase that takes long is explained */
-    ITERATIONS_MIN = 5, /* when --seconds says how many */
+    SILENCE_MS = 5000,  /* after this time a line reports what the ranks are doing */
+    ITERATIONS_MIN = 5, /* with --seconds */
 };
 
 struct rank_handle {
     struct leader *leader;
     uint32_t rank;
-    int channel;      /* the parent's end; -1: none */
-    int rank_channel; /* the rank's end, while the parent has it; -1: none */
-    pid_t pid;        /* tcp; 0: not started, or reaped */
+    int channel;      /* the leader's end; -1: none */
+    int rank_channel; /* the rank's end, while the leader holds it; -1: none */
+    pid_t pid;        /* of a process; 0: not started, or reaped */
     pthread_t thread; /* inproc */
     bool has_thread;
-    bool reported; /* the phase is over for this rank */
+    bool reported; /* the rank has finished the phase */
 };
 
 struct leader {
@@ -64,12 +64,12 @@ static void *run_thread(void *argument)
     struct rank_handle *handle = argument;
     muster_status status =
         muster_bench_rank_main(handle->leader->shared, handle->rank, handle->rank_channel);
-    (void)status;                         /* it is on the board */
-    close_channel(&handle->rank_channel); /* which the parent sees */
+    (void)status;                         /* it is in the rank's slot */
+    close_channel(&handle->rank_channel); /* the leader sees the end of the stream */
     return NULL;
 }
 
-/* In the child. Does not return; dies with the parent. */
+/* Runs in the child and does not return. The kernel kills the child when the leader dies. */
 static void run_child(const struct rank_handle *handle, pid_t parent)
 {
     struct leader *leader = handle->leader;
@@ -131,7 +131,7 @@ static muster_status start_ranks(struct leader *leader)
 
 /* Ending -------------------------------------------------------------------------------------- */
 
-/* Reaps a child, waiting for it if `wait_for_it`. True if it has died of a signal. */
+/* Reaps a child, and blocks until it ends if `wait_for_it`. True if a signal killed it. */
 static bool reap(struct rank_handle *handle, bool wait_for_it, int *ret_signal)
 {
     int status = 0;
@@ -163,8 +163,9 @@ static bool find_killed(struct leader *leader)
     return false;
 }
 
-/* A rank is gone. One that was killed is the cause of what the others then say (a link is lost), so
- * it is named first; its sockets close some time before it can be reaped. */
+/* The stream of a rank has ended: sets the error text. If a rank was killed, that is the cause of
+ * the errors of all others (a lost link), so the killed rank is the one to name. Its sockets close
+ * some time before it can be reaped, so all children are checked until DEATH_MS is over. */
 static muster_status describe_loss(struct leader *leader, const struct rank_handle *lost)
 {
     const struct muster_bench_rank_slot *slot = &leader->shared->rank_slots[lost->rank];
@@ -180,7 +181,8 @@ static muster_status describe_loss(struct leader *leader, const struct rank_hand
         (void)poll(NULL, 0, REAP_POLL_MS);
     }
     return muster_error_set(MUSTER_FATAL, "rank %u: %s", lost->rank,
-                            slot->error[0] != '\0' ? slot->error : "gone without a word");
+                            slot->error[0] != '\0' ? slot->error
+                                                   : "it ended without an error text");
 }
 
 static void stop_ranks(struct leader *leader, bool in_order)
@@ -218,8 +220,8 @@ static muster_status receive_report(struct leader *leader, struct rank_handle *h
     return MUSTER_OK;
 }
 
-/* Hears from all those that have something to say until then. Ones that have reported are watched
- * as well: they may be killed. MUSTER_RETRY: nobody had. */
+/* Waits until a rank reports or its stream ends. Ranks that have reported are polled too, because
+ * they may be killed. MUSTER_RETRY: the time is up. */
 static muster_status receive_reports(struct leader *leader, int64_t until_ns)
 {
     struct pollfd polls[MUSTER_BENCH_RANKS_MAX];
@@ -228,7 +230,7 @@ static muster_status receive_reports(struct leader *leader, int64_t until_ns)
     }
     int ready = poll(polls, leader->started, muster_clock_left_ms(until_ns));
     if (ready == 0) {
-        return muster_error_set(MUSTER_RETRY, "the ranks have not come to the end of a phase");
+        return muster_error_set(MUSTER_RETRY, "the ranks have not finished a phase in time");
     }
     for (uint32_t i = 0; ready > 0 && i < leader->started; i++) {
         if (polls[i].revents != 0) {
@@ -256,8 +258,9 @@ static muster_status wait_for_ranks(struct leader *leader, int64_t deadline_ns)
     return MUSTER_OK;
 }
 
-/* What the ranks are at is said where nothing else is printed for long, with large buffers or slow
- * links for example. NULL: it is what was asked for. */
+/* Waits until all ranks have finished the phase. If that takes longer than SILENCE_MS, with large
+ * buffers or slow links for example, a line on standard error says what they are doing. activity:
+ * "start"; NULL: the calls are being measured, which takes as long as the options ask for. */
 static muster_status wait_for_phase(struct leader *leader, const char *activity,
                                     int64_t deadline_ns)
 {
@@ -285,7 +288,7 @@ static muster_status release_ranks(struct leader *leader)
     return MUSTER_OK;
 }
 
-/* There is room for so many times of each algorithm. */
+/* The number of timed calls, limited by the room for their times. */
 static uint32_t choose_iterations(const struct muster_bench_options *options,
                                   const struct muster_bench_candidate *candidate)
 {
@@ -298,13 +301,14 @@ static uint32_t choose_iterations(const struct muster_bench_options *options,
     return wanted > most ? most : (uint32_t)wanted;
 }
 
-/* As long as so many calls may take, each at its own limit. */
+/* When this many calls must have ended, if each may take CALL_TIMEOUT_MS. */
 static int64_t deadline_of_calls(uint64_t calls)
 {
     return muster_clock_ns() + (int64_t)calls * CALL_TIMEOUT_MS * 1000000;
 }
 
-/* `ret_figures` gets those of all algorithms. */
+/* Leads the ranks through the two phases of a size. Between them the leader chooses how often each
+ * algorithm is called, from the times of the warm calls. */
 static muster_status run_size(struct leader *leader, size_t size_index,
                               struct muster_bench_result *ret_results)
 {

@@ -1,5 +1,5 @@
-/* muster bench: whether the ranks' buffers fit into memory. Else the kernel would look for room for
- * a minute, and then kill somebody. */
+/* muster bench: memory. Buffers that do not fit are refused before they are allocated: otherwise
+ * the kernel would swap for a minute and then kill some process. */
 #include "worker/cli/bench/bench_parts.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ enum { KIB = 1024 };
 
 static const double gib = 1024.0 * 1024 * 1024;
 
-/* A line "FIELD: N kB" of a file in /proc, in bytes; 0: it is not there. */
+/* The value of the line "FIELD: N kB" in a file of /proc, in bytes; 0: there is no such line. */
 static uint64_t read_proc_bytes(const char *path, const char *field)
 {
     char line[128];
@@ -46,7 +46,7 @@ uint64_t muster_bench_largest_bytes(const struct muster_bench_options *options)
     return largest_bytes;
 }
 
-/* Of all ranks together, at the least: blocks, which are smaller, do not count. */
+/* A lower bound for all ranks together: buffers of a single block are small and not counted. */
 static double needed_bytes(const struct muster_bench_options *options)
 {
     double largest_bytes = (double)muster_bench_largest_bytes(options);
@@ -70,7 +70,7 @@ muster_status muster_bench_check_memory(const struct muster_bench_options *optio
         return MUSTER_OK;
     }
     return muster_error_set(MUSTER_FATAL,
-                            "--bytes: the buffers of %u ranks take %.1f GiB at least, and %.1f GiB "
+                            "--bytes: the buffers of %u ranks need at least %.1f GiB, and %.1f GiB "
                             "of memory are available",
                             options->ranks, needed / gib, (double)available / gib);
 }

@@ -1,3 +1,4 @@
+/* muster bench --shape: hosts as network namespaces with shaped links, made by ip and tc. */
 #include "worker/cli/bench/bench_network.h"
 
 #include <errno.h>
@@ -18,13 +19,12 @@
 enum {
     BATCH_SIZE = 256 * MUSTER_BENCH_HOSTS_MAX, /* of one command's input */
     EXIT_NO_COMMAND = 127,
-    QUEUE_MS = 50, /* what a link keeps for later before it drops */
+    QUEUE_MS = 50, /* the longest delay in the queue of a link before it drops packets */
 };
 
-/* Running ip and tc -----------------------------------------------------------------------------
- */
+/* Running ip and tc --------------------------------------------------------------------------- */
 
-/* What a command reads and what it complains of. */
+/* The input of one command. */
 struct ip_batch {
     char text[BATCH_SIZE];
     size_t size;
@@ -43,7 +43,7 @@ static void add(struct ip_batch *batch, const char *format, ...)
     batch->size += size > 0 && (size_t)size < room ? (size_t)size : 0;
 }
 
-/* In the child. */
+/* Runs in the child and does not return. */
 static void run_command(const char *command, int namespace_fd, int input, int errors)
 {
     if (setns(namespace_fd, CLONE_NEWNET) != 0 || dup2(input, STDIN_FILENO) < 0 ||
@@ -66,7 +66,7 @@ static muster_status report_failure(const char *command, int how, int errors)
     }
     text[strcspn(text, "\n")] = '\0';
     return muster_error_set(MUSTER_FATAL, "--shape: %s: %s", command,
-                            text[0] != '\0' ? text : "it failed without a word");
+                            text[0] != '\0' ? text : "it failed without an error message");
 }
 
 /* Runs `ip -batch` or `tc -batch` in a namespace. */
@@ -99,7 +99,7 @@ static bool set_sysctl(const char *path, const char *value)
         return false;
     }
     (void)fputs(value, setting);
-    return fclose(setting) == 0; /* which is when it is written */
+    return fclose(setting) == 0; /* fclose() writes it, so the error is seen here */
 }
 
 /* Making --------------------------------------------------------------------------------------- */
@@ -120,13 +120,14 @@ muster_status muster_bench_network_check_rate(const char *rate)
                                             rate);
 }
 
-/* A new namespace for this thread. Its descriptor goes to the children: ip finds it by number. */
+/* Moves this thread into a new namespace. The children inherit its descriptor, and ip is given its
+ * number. */
 static muster_status create_namespace(int *ret_namespace)
 {
     if (unshare(CLONE_NEWNET) != 0) {
         return errno == EPERM ? muster_error_set(MUSTER_FATAL,
                                                  "--shape: only root may make network namespaces: "
-                                                 "run it with sudo")
+                                                 "run the command with sudo")
                               : muster_error_errno(MUSTER_FATAL, "--shape: network namespace");
     }
     /* NOLINTNEXTLINE(android-cloexec-open): see above. */
@@ -138,7 +139,7 @@ static muster_status create_namespace(int *ret_namespace)
     return MUSTER_OK;
 }
 
-/* The cores that this process may use, as the kernel reads masks: "3", "1,ffffffff". */
+/* The cores that this process may use, in the kernel's format for masks: "3", "1,ffffffff". */
 static void format_cores(char *ret_mask, size_t size)
 {
     cpu_set_t cores;
@@ -156,9 +157,9 @@ static void format_cores(char *ret_mask, size_t size)
     }
 }
 
-/* For devices that are made later in the thread's namespace: each flow keeps one core, as it keeps
- * one queue of a network card. A veth otherwise hands each packet to the core that happens to send
- * it on, so that packets of one flow overtake each other, and TCP takes that for loss. */
+/* Steers each flow to one core, as a network card steers it to one queue; for devices that are made
+ * later in this thread's namespace. Otherwise a veth processes each packet on the core that happens
+ * to forward it, packets of one flow arrive out of order, and TCP takes that for loss. */
 static bool steer_flows(void)
 {
     char mask[CPU_SETSIZE / 32 * 9] = "";
@@ -179,12 +180,12 @@ static muster_status create_namespaces(struct muster_bench_network *network)
         steered = status == MUSTER_OK && steer_flows() && steered;
     }
     if (network->bridge >= 0 && setns(home, CLONE_NEWNET) != 0 && status == MUSTER_OK) {
-        return muster_error_errno(MUSTER_FATAL, "--shape: back to the own network namespace");
+        return muster_error_errno(MUSTER_FATAL, "--shape: returning to the own network namespace");
     }
     if (status == MUSTER_OK && !steered) {
         muster_log(MUSTER_LOG_WARN,
-                   "--shape: packets of a connection may overtake each other, which TCP takes for "
-                   "loss: this kernel does not let /proc/sys/net/core/rps_default_mask be set");
+                   "--shape: /proc/sys/net/core/rps_default_mask cannot be set on this kernel: "
+                   "packets of a connection may arrive out of order, which TCP takes for loss");
     }
     return status;
 }
@@ -195,7 +196,7 @@ static void shape(struct ip_batch *batch, const char *device, const char *rate)
         MUSTER_BENCH_BURST_BYTES, QUEUE_MS);
 }
 
-/* The bridge's end of each link: what it shapes is on its way to the host. */
+/* The bridge's end of each link shapes the traffic to the host. */
 static muster_status set_up_bridge(const struct muster_bench_network *network, const char *rate)
 {
     AUTO_FREE struct ip_batch *links = calloc(1, sizeof *links);
@@ -217,13 +218,13 @@ static muster_status set_up_bridge(const struct muster_bench_network *network, c
     return run_batch("tc", network->bridge, rates);
 }
 
-/* 198.18.0.0/15 is for benchmarks (RFC 2544). */
+/* 198.18.0.0/15 is reserved for benchmarks (RFC 2544). */
 static void format_address(uint32_t host, char ret_address[MUSTER_BENCH_ADDRESS_SIZE])
 {
     (void)snprintf(ret_address, MUSTER_BENCH_ADDRESS_SIZE, "198.18.0.%u", host % 255 + 1);
 }
 
-/* The host's end: what it shapes comes from the host. */
+/* The host's end of a link shapes the traffic from the host. */
 static muster_status set_up_host(const struct muster_bench_network *network, uint32_t host,
                                  const char *rate)
 {
@@ -280,14 +281,14 @@ void muster_bench_network_destroy(struct muster_bench_network *network)
     network->bridge = -1;
 }
 
-/* Cubic is what Linux uses unless told otherwise. BBR, which some machines have instead, goes by a
- * rate that it estimates, and needs many round trips of a shaped link to find it again after each
- * pause. A namespace may have only what the machine allows to all: Reno always. */
+/* Cubic is the default of Linux. BBR, which some machines use instead, estimates the rate of the
+ * path and needs many round trips over a shaped link to find it again after each pause. A namespace
+ * may use only algorithms that the machine allows to all processes; Reno is always among them. */
 static void choose_congestion_control(void)
 {
     static const char path[] = "/proc/sys/net/ipv4/tcp_congestion_control";
     if (!set_sysctl(path, "cubic")) {
-        (void)set_sysctl(path, "reno"); /* or what it has */
+        (void)set_sysctl(path, "reno"); /* on failure the default stays */
     }
 }
 

@@ -1,4 +1,4 @@
-/* muster bench: figures out of times. */
+/* muster bench: computes results from the times of the ranks, and prints them. */
 #include "worker/cli/bench/bench_parts.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include "worker/cli/print.h"
 #include "worker/cli/report.h"
 
-/* Bytes over the busiest port, relative to the vector's. */
+/* Bytes through the busiest port, relative to the bytes of the vector: the definition of busbw. */
 static double bus_factor(const struct muster_bench_options *options)
 {
     double ranks = options->ranks;
@@ -31,14 +31,14 @@ static double bus_factor(const struct muster_bench_options *options)
     }
 }
 
-static uint64_t most_memory_bytes(const struct muster_bench_shared *shared)
+static uint64_t peak_memory_bytes(const struct muster_bench_shared *shared)
 {
-    uint64_t largest_bytes = 0;
+    uint64_t peak_bytes = 0;
     for (uint32_t rank = 0; rank < shared->options.ranks; rank++) {
         const struct muster_bench_rank_slot *slot = &shared->rank_slots[rank];
-        largest_bytes = slot->memory_bytes > largest_bytes ? slot->memory_bytes : largest_bytes;
+        peak_bytes = slot->memory_bytes > peak_bytes ? slot->memory_bytes : peak_bytes;
     }
-    return largest_bytes;
+    return peak_bytes;
 }
 
 /* `slowest_us` has room for its times, which begin at `offset` in those of each rank. */
@@ -78,7 +78,7 @@ muster_status muster_bench_compute_results(const struct muster_bench_shared *sha
         const struct muster_bench_candidate *candidate = &shared->candidates[i];
         struct muster_bench_result *result = &ret_results[i];
         memcpy(result->algorithm, candidate->algorithm, sizeof result->algorithm);
-        result->memory_bytes = most_memory_bytes(shared);
+        result->memory_bytes = peak_memory_bytes(shared);
         (void)muster_bench_count(options, options->sizes_bytes[size_index], &result->bytes);
         if (candidate->iterations > 0) {
             compute_result(shared, candidate, offset, slowest_us, result);
@@ -88,15 +88,6 @@ muster_status muster_bench_compute_results(const struct muster_bench_shared *sha
     return MUSTER_OK;
 }
 
-static const char *transport_name(enum muster_bench_transport transport)
-{
-    static const char *const names[] = {[MUSTER_BENCH_INPROC] = "inproc",
-                                        [MUSTER_BENCH_TCP] = "tcp",
-                                        [MUSTER_BENCH_SHM] = "shm",
-                                        [MUSTER_BENCH_VERBS] = "verbs"};
-    return names[transport];
-}
-
 static muster_status print_json(const struct muster_bench_shared *shared,
                                 const struct muster_bench_result *result)
 {
@@ -104,9 +95,9 @@ static muster_status print_json(const struct muster_bench_shared *shared,
     json_t *object = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:s?, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
         "collective", muster_collective_name(options->collective), "algorithm", result->algorithm,
-        "transport", transport_name(options->transport), "ranks", (json_int_t)options->ranks,
-        "hosts", (json_int_t)options->hosts, "shape", options->shape, "bytes",
-        (json_int_t)result->bytes, "iterations", (json_int_t)result->iterations, "p50_us",
+        "transport", muster_bench_transport_name(options->transport), "ranks",
+        (json_int_t)options->ranks, "hosts", (json_int_t)options->hosts, "shape", options->shape,
+        "bytes", (json_int_t)result->bytes, "iterations", (json_int_t)result->iterations, "p50_us",
         result->p50_us, "p99_us", result->p99_us, "min_us", result->min_us, "algbw_GBps",
         result->algbw_GBps, "busbw_GBps", result->busbw_GBps, "predicted_us", result->predicted_us,
         "memory_bytes",
@@ -121,7 +112,7 @@ void muster_bench_describe(const struct muster_bench_options *options, char *ret
         ret_text, size, "%s, %u rank%s on %u host%s over %s%s%s, %s%s%s%s%s",
         muster_collective_name(options->collective), options->ranks,
         muster_cli_plural(options->ranks), options->hosts, muster_cli_plural(options->hosts),
-        transport_name(options->transport), options->shape != NULL ? " at " : "",
+        muster_bench_transport_name(options->transport), options->shape != NULL ? " at " : "",
         options->shape != NULL ? options->shape : "", muster_type_name(options->type),
         reduces ? " " : "", reduces ? muster_op_name(options->op) : "",
         options->in_place ? ", in place" : "", options->reproducible ? ", reproducible" : "");
@@ -159,10 +150,12 @@ static double best_us(const struct muster_bench_options *options,
     return best;
 }
 
-/* An algorithm that was asked for. */
-static const char *origin_of(const char *asked)
+/* Why this algorithm is measured; `requested` is its text in the options. */
+static const char *origin_of(const char *requested)
 {
-    return asked[0] == '\0' ? "  chosen" : strcmp(asked, MUSTER_BENCH_TUNED) == 0 ? "  tuned" : "";
+    return requested[0] == '\0'                         ? "  chosen"
+           : strcmp(requested, MUSTER_BENCH_TUNED) == 0 ? "  tuned"
+                                                        : "";
 }
 
 muster_status muster_bench_print(const struct muster_bench_shared *shared,
@@ -181,7 +174,7 @@ muster_status muster_bench_print(const struct muster_bench_shared *shared,
         }
         bool several = options->algorithm_count > 1;
         bool fastest = several && !(one->p50_us > best);
-        /* Names have any length, so they come last. */
+        /* Names have any length, so they are the last column. */
         (void)printf("%12" PRIu64 " %10u %12.1f %12.1f %12.1f %10.3f %10.3f %12.1f  %s%s%s\n",
                      one->bytes, one->iterations, one->p50_us, one->p99_us, one->min_us,
                      one->algbw_GBps, one->busbw_GBps, one->predicted_us, one->algorithm,

@@ -1,4 +1,4 @@
-/* muster bench: what one rank does. */
+/* muster bench: the work of one rank. */
 #include "worker/cli/bench/bench_parts.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 enum { TURNS = 8, GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000 };
 
-/* Everything of this rank; parts are NULL until made. */
+/* The state of one rank; pointers are NULL until created. */
 struct rank_run {
     struct muster_bench_shared *shared;
     struct muster_bench_rank_slot *slot;
@@ -26,32 +26,30 @@ struct rank_run {
     struct muster_fabric *fabric;
     struct muster_context *context;
     void *in, *out;
-    size_t *counts;               /* of equal blocks, of the size being measured */
-    uint64_t in_bytes, out_bytes; /* of them, that sizes so far have used */
+    size_t *counts;               /* [ranks] of equal blocks, at the size being measured */
+    uint64_t in_bytes, out_bytes; /* of in and out: the most that a size so far has used */
 };
 
-/* Tells the parent that the phase is over and waits until it is over everywhere. */
+/* Reports the end of the phase to the leader, and blocks until all ranks have finished it. */
 static muster_status end_phase(const struct rank_run *run)
 {
     char byte = 1;
     if (send(run->channel, &byte, 1, MSG_NOSIGNAL) != 1) {
-        return muster_error_errno(MUSTER_FATAL, "the parent is gone");
+        return muster_error_errno(MUSTER_FATAL, "the bench leader has ended");
     }
     ssize_t got;
     do {
         got = recv(run->channel, &byte, 1, 0);
     } while (got < 0 && errno == EINTR);
-    return got == 1 ? MUSTER_OK : muster_error_set(MUSTER_ENDED, "the parent has given up");
+    return got == 1
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_ENDED, "the bench leader has stopped the measurement");
 }
 
-/* Options of the command come before the environment. */
+/* The options of the command replace those of the environment. */
 static muster_status create_fabric(struct rank_run *run, const char *address,
                                    struct muster_fabric_options *options)
 {
-    static const char *const transports[] = {[MUSTER_BENCH_INPROC] = "inproc",
-                                             [MUSTER_BENCH_TCP] = "tcp",
-                                             [MUSTER_BENCH_SHM] = "shm,tcp",
-                                             [MUSTER_BENCH_VERBS] = "verbs"};
     const struct muster_bench_options *given = &run->shared->options;
     muster_options user;
     muster_options_init(&user);
@@ -63,13 +61,16 @@ static muster_status create_fabric(struct rank_run *run, const char *address,
         user.verbs_device = given->devices[run->rank % given->device_count];
     }
     struct muster_transport_settings *settings = NULL;
-    TRY(muster_transports_parse(&user, transports[given->transport], &settings));
+    TRY(muster_transports_parse(&user, muster_bench_transport_list(given->transport), &settings));
     options->transports = settings;
     muster_status status = muster_fabric_create(options, &run->fabric);
     muster_transport_settings_destroy(settings);
     return status;
 }
 
+/* Opens the rank's links, with the options that a session takes from its environment, and puts its
+ * addresses into the shared memory. With --shape the rank first enters the network of its host, so
+ * that its sockets are made there. */
 static muster_status open_fabric(struct rank_run *run)
 {
     struct muster_peer *peer = &run->slot->peer;
@@ -79,7 +80,8 @@ static muster_status open_fabric(struct rank_run *run)
     if (run->shared->network != NULL) {
         TRY(muster_bench_network_enter(run->shared->network, host, address));
     }
-    /* One name for all: they share the cores of this machine, which the fabric minds. */
+    /* All ranks name the same host: they share the cores of this machine, and the spin policy of
+     * the fabric depends on that. */
     (void)snprintf(peer->host, sizeof peer->host, "localhost");
     muster_options environment;
     muster_options_init(&environment);
@@ -96,7 +98,7 @@ static muster_status open_fabric(struct rank_run *run)
     return end_phase(run);
 }
 
-/* As a session does at join, but always: link figures are what selection goes by. */
+/* Selection needs link figures. A session measures at join too, unless it has stored figures. */
 static muster_status measure_links(struct rank_run *run, struct muster_cost_model *model)
 {
     const struct muster_measure_options options = {
@@ -112,6 +114,9 @@ static muster_status measure_links(struct rank_run *run, struct muster_cost_mode
     return muster_measure(&options, model, &suspect);
 }
 
+/* Measures the links and creates the context on these figures. Without tuned choices from earlier
+ * jobs the first calls find the fastest algorithm. Shared memory is connected only where it is what
+ * the transport measures. */
 static muster_status create_context(struct rank_run *run)
 {
     static const struct muster_tuned_list nothing;
@@ -141,13 +146,13 @@ static muster_status create_context(struct rank_run *run)
     TRY(muster_context_create(&options, &run->context));
     muster_context_tune(run->context, &nothing);
     if (run->shared->options.transport != MUSTER_BENCH_SHM) {
-        return MUSTER_OK; /* what is to be measured are the links */
+        return MUSTER_OK; /* the links are to be measured, not shared memory */
     }
     return muster_context_share_memory(run->context, muster_clock_after_ms(CALL_TIMEOUT_MS),
                                        &suspect);
 }
 
-/* As between hosts that are pretended: without the memory that could be shared. */
+/* Pretended hosts must not share memory: their local addresses are removed. */
 static void remove_local_addresses(struct muster_peer *peer)
 {
     uint32_t remaining = 0;
@@ -185,7 +190,7 @@ static uint64_t larger(uint64_t one, uint64_t other)
     return one > other ? one : other;
 }
 
-/* Room for the largest size. */
+/* Buffers for the largest size. */
 static muster_status allocate_buffers(struct rank_run *run)
 {
     const struct muster_bench_options *options = &run->shared->options;
@@ -205,7 +210,7 @@ static muster_status allocate_buffers(struct rank_run *run)
     return MUSTER_OK;
 }
 
-/* Those that have a say in how blocks are cut get equal ones. */
+/* The collectives with counts for each block get equal blocks. */
 static void set_counts(const struct rank_run *run, struct muster_request *request)
 {
     enum muster_collective collective = request->collective;
@@ -221,6 +226,8 @@ static void set_counts(const struct rank_run *run, struct muster_request *reques
     }
 }
 
+/* The request for a size and an algorithm. A broadcast is in place by its definition. In place,
+ * input and output are parts of one buffer, at the offset that the collective defines. */
 static struct muster_request request_of(const struct rank_run *run, size_t size_index,
                                         size_t algorithm_index)
 {
@@ -245,7 +252,7 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         const struct muster_shape shape = muster_request_shape(&request, run->rank, options->ranks);
         int64_t offset = muster_shape_in_place_offset(&shape);
         int64_t offset_bytes = offset * (int64_t)muster_type_size_bytes(options->type);
-        /* Both buffers have room for the larger of the two. */
+        /* Each buffer has room for the larger of input and output. */
         request.in = (char *)run->out + (offset_bytes > 0 ? offset_bytes : 0);
         request.out = (char *)run->out + (offset_bytes < 0 ? -offset_bytes : 0);
     }
@@ -262,6 +269,9 @@ static muster_status call(const struct rank_run *run, struct muster_request *req
     return MUSTER_OK;
 }
 
+/* The first call is checked. Calls that try algorithms follow until the choice is made. Then the
+ * warm-up calls are timed: from their mean the leader chooses the number of iterations. A barrier
+ * has no data to check. */
 static muster_status check_and_warm(struct rank_run *run, struct muster_request *request,
                                     double *ret_warm_us)
 {
@@ -289,7 +299,8 @@ static muster_status check_and_warm(struct rank_run *run, struct muster_request 
     return MUSTER_OK;
 }
 
-/* All ranks come to the same answer without a word to each other. */
+/* Whether an algorithm fits is a function of the request and the topology, so that all ranks decide
+ * alike without a message. With "all", an algorithm that does not fit is left out. */
 static muster_status warm_candidate(struct rank_run *run, size_t size_index, size_t algorithm_index)
 {
     struct muster_bench_candidate candidate = {.fits = false};
@@ -339,8 +350,9 @@ static void record_memory(struct rank_run *run, const struct muster_request *req
     }
 }
 
-/* Where there is a root, some ranks could run ahead of the others, and their times mean nothing
- * then; all other collectives end nowhere before they have begun everywhere. */
+/* A barrier before each call with a root, because some ranks could run ahead of the others and
+ * their times would mean nothing. The other collectives end on no rank before they have started on
+ * all: one barrier at the beginning is enough. */
 static muster_status measure_calls(struct rank_run *run, struct muster_request *request,
                                    double *times_us, uint32_t count)
 {
@@ -355,7 +367,7 @@ static muster_status measure_calls(struct rank_run *run, struct muster_request *
     return MUSTER_OK;
 }
 
-/* Several algorithms take turns, so that all see the same noise. */
+/* Several algorithms are measured in turns, so that all see the same noise. */
 static muster_status measure(struct rank_run *run, size_t size_index)
 {
     const struct muster_bench_shared *shared = run->shared;

@@ -1,4 +1,4 @@
-/* muster bench --svg: times and bus bandwidths over the sizes, a line for each algorithm. */
+/* muster bench --svg: time and bus bandwidth over the sizes, a line for each algorithm. */
 #include "worker/cli/bench/bench_parts.h"
 
 #include <fcntl.h>
@@ -24,13 +24,13 @@ enum {
     LEGEND_LINE = 22,
     LEGEND_COLUMN = 380,
     LEGEND_COLUMNS = 3,
-    LABELS_MAX = 10, /* along the sizes */
+    LABELS_MAX = 10, /* on the axis of sizes */
     COLOURS = 8,
     BANDWIDTH_STEPS = 5, /* up the axis of bandwidths */
 };
 
-/* Colours that differ for the colour-blind as well (Okabe and Ito), darker where they were too
- * light for a white ground. After eight lines they come again, dashed, and then dotted. */
+/* The colours of Okabe and Ito, which colour-blind readers can tell apart, darker where they were
+ * too light for a white background. After eight lines they repeat, first dashed, then dotted. */
 static const char style_sheet[] =
     ".title{font-size:18px;font-weight:bold}\n"
     ".axis{font-size:13px;font-weight:bold}\n"
@@ -44,12 +44,12 @@ static const char style_sheet[] =
 static const char dark_style_sheet[] =
     ".frame,.fine{stroke:#9198a1}.c6{stroke:#ddd}.f6{fill:#ddd}\n";
 
-/* One of the two diagrams, and what stands along its axes. */
+/* One of the two diagrams, and the ranges of its axes. */
 struct panel {
     double left;
-    bool logarithmic;   /* upward */
-    double low, high;   /* of what goes upward */
-    double first, last; /* sizes in bytes; first < last */
+    bool logarithmic;   /* the vertical axis */
+    double low, high;   /* values on the vertical axis */
+    double first, last; /* sizes in bytes on the horizontal axis; first < last */
 };
 
 struct bench_picture {
@@ -83,7 +83,7 @@ static double place_y(const struct panel *panel, double value)
 
 /* Axes ----------------------------------------------------------------------------------------- */
 
-/* Whole decades around the times; from 0 to above the fastest of the bandwidths. */
+/* Times: whole decades around all of them. Bandwidths: from 0 to above the highest. */
 static void set_scale(const struct bench_picture *picture, struct panel *panel)
 {
     double least = INFINITY;
@@ -108,7 +108,7 @@ static void set_scale(const struct bench_picture *picture, struct panel *panel)
         panel->first = fmin(panel->first, bytes);
         panel->last = fmax(panel->last, bytes);
     }
-    if (!(panel->last > panel->first)) { /* one size: in the middle */
+    if (!(panel->last > panel->first)) { /* a single size is shown in the middle */
         panel->first /= 2;
         panel->last *= 2;
     }
@@ -211,7 +211,7 @@ static void print_points(const struct bench_picture *picture, const struct panel
     }
 }
 
-/* In the order in which sizes were asked for; sizes that it does not fit are left out. */
+/* In the order of the sizes in the options. Sizes that the algorithm does not fit are left out. */
 static void print_line(const struct bench_picture *picture, const struct panel *panel,
                        size_t algorithm)
 {
@@ -263,6 +263,7 @@ static void print_legend(const struct bench_picture *picture)
     }
 }
 
+/* Axes come before lines, so that lines are drawn above them. */
 static void print_picture(const struct bench_picture *picture)
 {
     const struct muster_bench_options *options = picture->options;

@@ -1,4 +1,4 @@
-/* muster bench: what is swept, sizes and algorithms. */
+/* muster bench: the names of transports, and the lists of sizes, algorithms and devices. */
 #include "worker/cli/bench/bench_parts.h"
 
 #include <stdlib.h>
@@ -9,6 +9,36 @@
 enum { STEP_DEFAULT = 4, STEP_MAX = 1024, LIST_SIZE = 4096 };
 
 static const uint64_t bytes_max = (uint64_t)1 << 36;
+
+static const struct {
+    const char *name, *list;
+} transports[] = {[MUSTER_BENCH_INPROC] = {"inproc", "inproc"},
+                  [MUSTER_BENCH_TCP] = {"tcp", "tcp"},
+                  [MUSTER_BENCH_SHM] = {"shm", "shm,tcp"},
+                  [MUSTER_BENCH_VERBS] = {"verbs", "verbs"}};
+
+muster_status muster_bench_parse_transport(const char *text,
+                                           enum muster_bench_transport *ret_transport)
+{
+    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) {
+        if (strcmp(text, transports[i].name) == 0) {
+            *ret_transport = (enum muster_bench_transport)i;
+            return MUSTER_OK;
+        }
+    }
+    return muster_error_set(MUSTER_INVALID,
+                            "--transport: \"%.32s\" is none of inproc, shm, tcp and verbs", text);
+}
+
+const char *muster_bench_transport_name(enum muster_bench_transport transport)
+{
+    return transports[transport].name;
+}
+
+const char *muster_bench_transport_list(enum muster_bench_transport transport)
+{
+    return transports[transport].list;
+}
 
 static muster_status parse_size(const char *text, uint64_t *ret_bytes)
 {
@@ -23,8 +53,8 @@ static muster_status parse_size(const char *text, uint64_t *ret_bytes)
     }
     if (!good || *end != '\0' || bytes > bytes_max) {
         return muster_error_set(MUSTER_INVALID,
-                                "--bytes: \"%.32s\" is not a size such as 4, 64K or 1M (64G are "
-                                "the most)",
+                                "--bytes: \"%.32s\" is not a size such as 4, 64K or 1M (at most "
+                                "64G)",
                                 text);
     }
     *ret_bytes = bytes;
@@ -34,14 +64,14 @@ static muster_status parse_size(const char *text, uint64_t *ret_bytes)
 static muster_status add_size(struct muster_bench_options *options, uint64_t bytes)
 {
     if (options->size_count == MUSTER_BENCH_SIZES_MAX) {
-        return muster_error_set(MUSTER_INVALID, "--bytes: %d sizes are the most",
+        return muster_error_set(MUSTER_INVALID, "--bytes: more than %d sizes",
                                 MUSTER_BENCH_SIZES_MAX);
     }
     options->sizes_bytes[options->size_count++] = bytes;
     return MUSTER_OK;
 }
 
-/* FIRST..LAST[:STEP], cut at the dots; the last size is always one of them. */
+/* FIRST..LAST[:FACTOR], split at the dots. LAST is always measured, even if no step reaches it. */
 static muster_status add_range(struct muster_bench_options *options, const char *first, char *last)
 {
     unsigned long step = STEP_DEFAULT;
@@ -54,8 +84,8 @@ static muster_status add_range(struct muster_bench_options *options, const char 
         step = strtoul(colon + 1, &end, 10);
         if (colon[1] < '1' || colon[1] > '9' || *end != '\0' || step < 2 || step > STEP_MAX) {
             return muster_error_set(MUSTER_INVALID,
-                                    "--bytes: \"%.32s\" is not a factor from 2 to %d for a range "
-                                    "to go up by",
+                                    "--bytes: \"%.32s\" is not a factor from 2 to %d for the steps "
+                                    "of a range",
                                     colon + 1, STEP_MAX);
         }
     }
@@ -63,7 +93,10 @@ static muster_status add_range(struct muster_bench_options *options, const char 
     TRY(parse_size(last, &last_bytes));
     if (bytes == 0 || bytes > last_bytes) {
         return muster_error_set(
-            MUSTER_INVALID, "--bytes: no range goes up from \"%.32s\" to \"%.32s\"", first, last);
+            MUSTER_INVALID,
+            "--bytes: a range from \"%.32s\" to \"%.32s\" does not go up from 1 or "
+            "more",
+            first, last);
     }
     for (; bytes < last_bytes; bytes *= step) {
         TRY(add_size(options, bytes));
@@ -101,7 +134,7 @@ muster_status muster_bench_parse_devices(char *text, struct muster_bench_options
     for (char *name = strsep(&rest, ","); name != NULL; name = strsep(&rest, ",")) {
         if (name[0] == '\0' || options->device_count == MUSTER_BENCH_RANKS_MAX) {
             return muster_error_set(MUSTER_INVALID,
-                                    "--devices: a name is empty, or there are more than %d of them",
+                                    "--devices: a name is empty, or there are more than %d names",
                                     MUSTER_BENCH_RANKS_MAX);
         }
         options->devices[options->device_count++] = name;
@@ -113,7 +146,7 @@ static muster_status add_algorithm(struct muster_bench_options *options, const c
                                    size_t length)
 {
     if (options->algorithm_count == MUSTER_BENCH_ALGORITHMS_MAX) {
-        return muster_error_set(MUSTER_INVALID, "--algorithm: %d names are the most",
+        return muster_error_set(MUSTER_INVALID, "--algorithm: more than %d names",
                                 MUSTER_BENCH_ALGORITHMS_MAX);
     }
     char *own = options->algorithms[options->algorithm_count++];
@@ -122,7 +155,7 @@ static muster_status add_algorithm(struct muster_bench_options *options, const c
     return MUSTER_OK;
 }
 
-/* Up to the next comma that stands outside of brackets. */
+/* The length up to the next comma that is not inside parentheses. */
 static size_t word_length(const char *text)
 {
     size_t length = 0;
@@ -139,8 +172,7 @@ muster_status muster_bench_parse_algorithms(const char *text, struct muster_benc
         size_t length = word_length(word);
         if (length == 0 || length >= MUSTER_ALGORITHM_NAME_SIZE) {
             return muster_error_set(MUSTER_INVALID,
-                                    "--algorithm: \"%.32s\" has a name that is empty or too long",
-                                    text);
+                                    "--algorithm: a name in \"%.32s\" is empty or too long", text);
         }
         TRY(add_algorithm(options, word, length));
         word += length;

@@ -1,4 +1,5 @@
-/* `muster job`: looks at the jobs of a rendezvous server, and changes them. */
+/* `muster job`: lists, shows, resizes and ends the jobs of a rendezvous server. */
+#include "worker/base/option_parse.h"
 #include "worker/cli/cli.h"
 #include "worker/cli/print.h"
 #include "worker/cli/report.h"
@@ -18,38 +19,40 @@ struct job_options {
     const char *rendezvous, *token_file, *why;
     bool json;
     int count;
-    const char *arguments[ARGUMENTS_MAX]; /* action, job, number */
+    const char *arguments[ARGUMENTS_MAX]; /* the action, the job, a number */
 };
 
 struct action {
     const char *name;
-    int arguments; /* its own name included */
+    int arguments; /* how many it needs, with its own name */
     const char *usage;
     muster_status (*run)(struct muster_client *client, const struct job_options *options);
 };
 
 static const char doc[] =
-    "Looks at the jobs of a rendezvous server, and changes them."
+    "Lists, shows, resizes and ends the jobs of a rendezvous server."
     "\v"
-    "  muster job ls              all jobs\n"
-    "  muster job show JOB        one job: members, generations, who left,\n"
-    "                             what its links can do\n"
-    "  muster job resize JOB N    it is to have N workers: its launcher starts\n"
-    "                             those missing, the highest ranks are to leave\n"
-    "  muster job end JOB         end it: its workers are told to stop\n"
+    "  muster job ls              list all jobs\n"
+    "  muster job show JOB        show a job: members, generations, departures,\n"
+    "                             link figures\n"
+    "  muster job resize JOB N    set the target size to N workers: the launcher\n"
+    "                             starts new ones, or the workers with the highest\n"
+    "                             ranks are asked to leave\n"
+    "  muster job end JOB         end a job: its workers are asked to stop\n"
     "\n"
     "Example:\n"
     "  muster job resize train 6 --rendezvous http://127.0.0.1:7070\n"
     "\n"
     "`muster run' prints the address and the token file of its job when it starts.\n"
     "\n"
-    "Environment: MUSTER_RENDEZVOUS and MUSTER_TOKEN stand for --rendezvous and what is in "
-    "--token-file.";
+    "Environment: MUSTER_RENDEZVOUS is the default of --rendezvous, MUSTER_TOKEN is the token if "
+    "there is no --token-file.";
 
 static const struct argp_option options_table[] = {
     {"rendezvous", KEY_RENDEZVOUS, "URL", 0, "The server, http://HOST:PORT", 1},
-    {"token-file", KEY_TOKEN_FILE, "PATH", 0, "The file whose first line is the job's token", 1},
-    {"why", KEY_WHY, "TEXT", 0, "With `end': the reason that its workers are given", 1},
+    {"token-file", KEY_TOKEN_FILE, "PATH", 0,
+     "The first line of this file is the secret token of the job", 1},
+    {"why", KEY_WHY, "TEXT", 0, "With `end': the reason that the workers see", 1},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object a line", 1},
     {0},
 };
@@ -78,7 +81,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         options->arguments[options->count++] = argument;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "say what to do: ls, show JOB, resize JOB N or end JOB");
+        argp_error(state, "an action is missing: ls, show JOB, resize JOB N or end JOB");
         return EINVAL;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -148,6 +151,7 @@ static void print_members(const struct muster_job_response *job)
     }
 }
 
+/* For people: the state of the job in one line, then a table of each kind that has rows. */
 static void print_job(const struct muster_job_response *job)
 {
     char line[MUSTER_REPORT_LINE_SIZE];
@@ -173,14 +177,14 @@ static void print_job(const struct muster_job_response *job)
     }
 }
 
-/* Those that were measured last; no levels: none were. */
+/* The link figures that were measured last; without levels: none were measured. */
 static void find_figures(struct muster_client *client, const char *job,
                          struct muster_figures *ret_figures)
 {
     muster_figures_init(ret_figures);
     muster_status status =
         muster_figures_get(client, job, MUSTER_FIGURES_NEWEST, CALL_TIMEOUT_MS, ret_figures);
-    (void)status; /* a job need not have any */
+    (void)status; /* a job may have no figures */
 }
 
 static muster_status show(struct muster_client *client, const struct job_options *options)
@@ -205,15 +209,15 @@ static muster_status show(struct muster_client *client, const struct job_options
 static muster_status resize(struct muster_client *client, const struct job_options *options)
 {
     uint32_t target = 0;
-    TRY(muster_cli_parse_number("the number of workers", options->arguments[2], 1,
-                                MUSTER_MEMBERS_MAX, &target));
+    TRY(muster_option_parse_number("the number of workers", options->arguments[2], 1,
+                                   MUSTER_MEMBERS_MAX, &target));
     TRY(muster_service_resize(client, options->arguments[1], target, CALL_TIMEOUT_MS));
     if (options->json) {
         return muster_cli_print_json(json_pack("{s:s, s:I}", "job", options->arguments[1],
                                                "target_size", (json_int_t)target),
                                      MUSTER_CLI_ALL_DIGITS);
     }
-    (void)printf("job %s is to have %u worker%s\n", options->arguments[1], target,
+    (void)printf("job %s: the target size is now %u worker%s\n", options->arguments[1], target,
                  muster_cli_plural(target));
     return MUSTER_OK;
 }
@@ -227,7 +231,7 @@ static muster_status end(struct muster_client *client, const struct job_options 
                                                "phase", "ended", "why", why),
                                      MUSTER_CLI_ALL_DIGITS);
     }
-    (void)printf("job %s is ended\n", options->arguments[1]);
+    (void)printf("job %s has ended\n", options->arguments[1]);
     return MUSTER_OK;
 }
 
@@ -244,7 +248,7 @@ static const struct action *find_action(const struct job_options *options)
             continue;
         }
         if (options->count != actions[i].arguments) {
-            (void)muster_error_set(MUSTER_INVALID, "use it as: %s", actions[i].usage);
+            (void)muster_error_set(MUSTER_INVALID, "usage: %s", actions[i].usage);
             return NULL;
         }
         return &actions[i];
@@ -259,13 +263,13 @@ static muster_status check(const struct job_options *options)
 {
     if (options->count > 1 && !muster_job_name_valid(options->arguments[1])) {
         return muster_error_set(MUSTER_INVALID,
-                                "\"%.80s\" is no job's name: it has 1 to %d letters, digits, '.', "
-                                "'_' or '-'",
+                                "\"%.80s\" cannot be the name of a job: a name has 1 to %d "
+                                "letters, digits, '.', '_' or '-'",
                                 options->arguments[1], MUSTER_JOB_NAME_SIZE - 1);
     }
     if (options->rendezvous == NULL || options->rendezvous[0] == '\0') {
         return muster_error_set(MUSTER_INVALID,
-                                "say which server: --rendezvous http://HOST:PORT or "
+                                "a server is missing: --rendezvous http://HOST:PORT or "
                                 "MUSTER_RENDEZVOUS");
     }
     if (options->why != NULL && strlen(options->why) >= MUSTER_WHY_SIZE) {

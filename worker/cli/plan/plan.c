@@ -1,4 +1,4 @@
-/* `muster plan`: shows the schedules of a collective, proves them, predicts their times. */
+/* `muster plan`: shows, checks and simulates the schedules of a collective. */
 #include "worker/cli/plan/plan.h"
 
 #include <argp.h>
@@ -32,12 +32,15 @@ enum {
 };
 
 static const char doc[] =
-    "Shows what each rank sends, receives and reduces in a collective; --list names COLLECTIVEs."
+    "Shows what each rank sends, receives and reduces in a collective. --list names COLLECTIVEs "
+    "and "
+    "algorithms."
     "\v"
-    "Without an option from the second group it draws the schedules of all ranks as text; those "
-    "that are too large for that are listed step by step. A step is one line: its lane, its round, "
-    "the rank at the other end, and the elements. Times are predictions for the figures of an "
-    "ordinary machine, elements being float32.\n"
+    "Without an option that says what to print it draws the schedules of all ranks as text; "
+    "schedules that are too large for that are listed step by step, a line for each step: its "
+    "lane, "
+    "its round, the peer and the elements. Times are predictions from the figures of an ordinary "
+    "machine, for elements of float32.\n"
     "\n"
     "Examples:\n"
     "  muster plan allreduce --ranks 8 --hosts 2 --algorithm hierarchical\n"
@@ -46,43 +49,52 @@ static const char doc[] =
     "  muster plan allreduce --hosts 3,1,4 --check\n"
     "  muster plan allreduce --ranks 16 --hosts 4 --table\n"
     "\n"
-    "Exit status: 0 done and proven; 1 not proven, no memory, or a file that cannot be written; 2 "
-    "the request is wrong or impossible.";
+    "Exit status: 0 done, and the schedules are proven right; 1 they are not, or there is no "
+    "memory, "
+    "or a file cannot be written; 2 the request is wrong or impossible.";
 
 static const struct argp_option options_table[] = {
-    {"ranks", KEY_RANKS, "P", 0, "So many ranks", 1},
+    {NULL, 0, NULL, 0, "The call:", 1},
+    {"ranks", KEY_RANKS, "P", 0, "The number of ranks", 1},
     {"hosts", KEY_HOSTS, "H|A,B,...", 0,
-     "On H hosts, spread evenly; or with A ranks on the first host, B on the second, ...", 1},
+     "Spread the ranks evenly over H hosts; or A ranks on the first host, B on the second, ...", 1},
     {"racks", KEY_RACKS, "R|A,B,...", 0,
-     "The hosts stand in R racks, spread evenly; or A in the first, B in the second, ...", 1},
+     "Spread the hosts evenly over R racks; or A hosts in the first rack, B in the second, ...", 1},
     {"algorithm", KEY_ALGORITHM, "NAME", 0,
-     "One that --list names (default: that of the lowest predicted time)", 1},
+     "An algorithm that --list names (default: the one with the lowest predicted time)", 1},
     {"count", KEY_COUNT, "N", 0,
-     "The call's count of elements (default: 2P; 1 where a rank has one block for each rank or "
-     "in all; in a barrier 0)",
+     "The element count of the call (default: 2P; 1 for collectives whose count is that of a "
+     "block; "
+     "0 for a barrier)",
      1},
     {"blocks", KEY_BLOCKS, "A,B,...", 0,
-     "Rank 0's block has A elements, rank 1's B, ..., where they may differ (default: the count)",
+     "A elements in the block of rank 0, B in that of rank 1, ..., for collectives whose blocks "
+     "may "
+     "differ (default: the count)",
      1},
-    {"root", KEY_ROOT, "R", 0, "The root, where there is one (default 0)", 1},
-    {"in-place", KEY_IN_PLACE, NULL, 0, "Input and output are one buffer", 1},
-    {"rank", KEY_RANK, "R", 0, "List this rank's steps only", 2},
+    {"root", KEY_ROOT, "R", 0, "The root, for collectives that have one (default 0)", 1},
+    {"in-place", KEY_IN_PLACE, NULL, 0, "Use one buffer for input and output", 1},
+    {NULL, 0, NULL, 0, "What to print:", 2},
+    {"rank", KEY_RANK, "R", 0, "List the steps of this rank only", 2},
     {"steps", KEY_STEPS, NULL, 0, "List the steps of all ranks", 2},
     {"svg", KEY_SVG, "FILE", 0, "Write a picture to FILE; - is standard output", 2},
     {"check", KEY_CHECK, NULL, 0, "Print only whether the schedules of all ranks are proven right",
      2},
-    {"simulate", KEY_SIMULATE, NULL, 0, "Add predicted times to what is shown", 2},
+    {"simulate", KEY_SIMULATE, NULL, 0, "Add predicted times", 2},
     {"table", KEY_TABLE, NULL, 0,
-     "Print predicted times of all algorithms, 4 B to 64 MiB, and mark the fastest", 2},
+     "Print predicted times of all algorithms for 4 B to 64 MiB, and mark the fastest", 2},
     {"json", KEY_JSON, NULL, 0,
-     "Steps, or what --check, --table or --list say, as JSON objects, one a line", 2},
+     "Print steps, or the output of --check, --table, --simulate or --list, as one JSON object a "
+     "line",
+     2},
     {"list", KEY_LIST, NULL, 0, "Print all collectives and algorithms", 2},
     {"formulas", KEY_FORMULAS, NULL, 0,
-     "Print rounds and elements of all algorithms, for the documentation", 2},
+     "Print the numbers of rounds and elements of all algorithms as a table for the documentation",
+     2},
     {0},
 };
 
-/* The text that an option's argument goes to; NULL: it is no such option. */
+/* Where the argument of an option is stored; NULL: the option has no argument. */
 static const char **find_text(struct muster_plan_options *options, int key)
 {
     switch (key) {
@@ -185,7 +197,7 @@ static muster_status print_check(const struct muster_plan_options *options,
     return MUSTER_OK;
 }
 
-/* The request as a command that makes the same picture. */
+/* The command that makes the same picture. */
 static void write_command(const struct muster_plan_options *options, char *text, size_t size)
 {
     const struct {
@@ -253,7 +265,8 @@ static muster_status show(const struct muster_plan_options *options,
     if (options->svg != NULL) {
         TRY(scene->drawing != NULL
                 ? write_picture(options, scene)
-                : muster_error_set(MUSTER_INVALID, "--svg: what is not proven is not drawn: %s",
+                : muster_error_set(MUSTER_INVALID,
+                                   "--svg: schedules that are not proven right are not drawn: %s",
                                    scene->set->verdict.why));
     }
     if (!options->check && options->svg == NULL && options->json) {
@@ -266,9 +279,9 @@ static muster_status show(const struct muster_plan_options *options,
     return MUSTER_OK;
 }
 
-/* With the drawing and the times that are wanted. */
-static muster_status compose(const struct muster_plan_options *options,
-                             struct muster_plan_scene *scene)
+/* Adds the drawing and the times that the options need, and shows the scene. */
+static muster_status prepare_scene(const struct muster_plan_options *options,
+                                   struct muster_plan_scene *scene)
 {
     struct muster_drawing drawing = {0};
     struct muster_plan_times times = {0};
@@ -293,8 +306,10 @@ static muster_status compose(const struct muster_plan_options *options,
     return status;
 }
 
-static muster_status answer(const struct muster_plan_options *options,
-                            const struct muster_plan_request *request, bool *ret_proven)
+/* Schedules are generated and checked unless only times are wanted: those are also predicted for
+ * more ranks than MUSTER_PLAN_RANKS_MAX, because the simulator takes one schedule after another. */
+static muster_status run_request(const struct muster_plan_options *options,
+                                 const struct muster_plan_request *request, bool *ret_proven)
 {
     *ret_proven = true;
     if (options->table) {
@@ -308,7 +323,7 @@ static muster_status answer(const struct muster_plan_options *options,
         TRY(muster_plan_set_create(request, &set));
         struct muster_plan_scene scene = {.request = request, .set = &set};
         *ret_proven = set.verdict.proven;
-        muster_status status = compose(options, &scene);
+        muster_status status = prepare_scene(options, &scene);
         muster_plan_set_finish(&set);
         TRY(status);
     }
@@ -330,6 +345,7 @@ static int end(muster_status status, bool proven)
     return proven ? MUSTER_CLI_DONE : MUSTER_CLI_FAILED;
 }
 
+/* --list and --formulas need no collective; everything else is about one request. */
 int muster_cli_plan(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -349,7 +365,7 @@ int muster_cli_plan(int argc, char **argv)
     bool proven = true;
     muster_status status = muster_plan_request_read(&options, &request);
     if (status == MUSTER_OK) {
-        status = answer(&options, &request, &proven);
+        status = run_request(&options, &request, &proven);
     }
     int exit_status = end(status, proven);
     muster_plan_request_finish(&request);

@@ -1,6 +1,6 @@
 /*
- * The parts of `muster plan`: what was asked, understood; and the ways to show it. All of them
- * print to a stream that plan.c opened, closes, and asks for errors.
+ * The parts of `muster plan`: the request, parsed from the command line, and the ways to show it.
+ * Text and JSON go to standard output; plan.c flushes it at the end and reports errors.
  */
 #ifndef MUSTER_WORKER_CLI_PLAN_PLAN_H
 #define MUSTER_WORKER_CLI_PLAN_PLAN_H
@@ -13,11 +13,11 @@
 #include <stdio.h>
 
 enum {
-    MUSTER_PLAN_RANKS_MAX = 1024,       /* whose schedules are all held at once */
-    MUSTER_PLAN_ELEMENT_SIZE_BYTES = 4, /* float32, where bytes and times are told */
+    MUSTER_PLAN_RANKS_MAX = 1024,       /* for schedules that are all in memory at once */
+    MUSTER_PLAN_ELEMENT_SIZE_BYTES = 4, /* of float32, which bytes and times are shown for */
 };
 
-/* The command line; NULL and false where nothing was said. */
+/* The command line; NULL and false: not given. */
 struct muster_plan_options {
     const char *collective, *ranks, *hosts, *racks, *algorithm, *count, *blocks, *root, *rank, *svg;
     bool check, list, formulas, steps, simulate, table, json, in_place;
@@ -25,25 +25,25 @@ struct muster_plan_options {
 
 struct muster_plan_request {
     struct muster_topology topology;
-    struct muster_plan plan; /* without blocks: muster_plan_request_of() adds them */
+    struct muster_plan plan; /* without blocks: muster_plan_for_rank() adds them */
     size_t algorithm;
-    bool chosen;             /* by predicted time: nobody named one */
-    bool one_rank;           /* plan.rank only */
-    uint64_t *bounds;        /* owned [ranks + 1], or NULL: all blocks are alike */
-    uint64_t *output_bounds; /* owned [ranks x (ranks + 1)], in an alltoallv */
+    bool chosen;             /* the algorithm has the lowest predicted time; false: it was named */
+    bool one_rank;           /* only plan.rank is shown */
+    uint64_t *bounds;        /* owned [ranks + 1]; NULL: all blocks have the same size */
+    uint64_t *output_bounds; /* owned [ranks x (ranks + 1)]; NULL: not an alltoallv */
 };
 
-/* plan_request.c. MUSTER_INVALID says what would be possible. The request is the caller's to
- * finish, also on failure; it must be zeroed. */
+/* plan_request.c. MUSTER_INVALID says what would be possible. The request must be zeroed, and the
+ * caller finishes it, also on failure. */
 MUSTER_CHECKED muster_status muster_plan_request_read(const struct muster_plan_options *options,
                                                       struct muster_plan_request *request);
-/* Blocks out of options->blocks, where the collective has or needs them. */
+/* Sets the blocks from options->blocks, if the collective has blocks of different sizes. */
 MUSTER_CHECKED muster_status muster_plan_request_block(const struct muster_plan_options *options,
                                                        struct muster_plan_request *request);
 void muster_plan_request_finish(struct muster_plan_request *request);
-/* The plan of one rank, its blocks borrowed from the request. */
-struct muster_plan muster_plan_request_of(const struct muster_plan_request *request, uint32_t rank);
-/* The collective, algorithm and shape, without an end of line. */
+/* The plan of one rank; its blocks are borrowed from the request. */
+struct muster_plan muster_plan_for_rank(const struct muster_plan_request *request, uint32_t rank);
+/* Prints the collective, algorithm and shape, without an end of line. */
 void muster_plan_request_print(const struct muster_plan_request *request, FILE *out);
 
 /* The schedules of all ranks. */
@@ -53,12 +53,12 @@ struct muster_plan_set {
     struct muster_schedule *schedules; /* owned [ranks] */
     struct muster_check_result verdict;
 };
-/* Generates and checks. MUSTER_INVALID: more than MUSTER_PLAN_RANKS_MAX ranks. */
+/* Generates and checks them. MUSTER_INVALID: more than MUSTER_PLAN_RANKS_MAX ranks. */
 MUSTER_CHECKED muster_status muster_plan_set_create(const struct muster_plan_request *request,
                                                     struct muster_plan_set *ret_set);
 void muster_plan_set_finish(struct muster_plan_set *set);
 
-/* plan_simulate.c: predicted times, by the default figures. */
+/* plan_simulate.c: predicted times, from the default link figures. */
 struct muster_plan_times {
     struct muster_simulation *simulation; /* owned */
     struct muster_simulation_result result;
@@ -67,38 +67,39 @@ MUSTER_CHECKED muster_status muster_plan_times_create(const struct muster_plan_r
                                                       const struct muster_plan_set *set,
                                                       struct muster_plan_times *ret_times);
 void muster_plan_times_finish(struct muster_plan_times *times);
-/* The times of a drawn step. */
+/* The times of one step of the drawing. */
 struct muster_step_times muster_plan_times_of(const struct muster_plan_times *times,
                                               const struct muster_drawing *drawing, size_t number);
 
-/* What a picture is made of. */
+/* What a drawing shows. */
 struct muster_plan_scene {
     const struct muster_plan_request *request;
     const struct muster_plan_set *set;
     const struct muster_drawing *drawing;
-    const struct muster_plan_times *times; /* NULL: none are shown */
-    const char *command;                   /* that draws it again */
+    const struct muster_plan_times *times; /* NULL: no times are shown */
+    const char *command;                   /* the command that makes the same picture */
 };
 
-/* plan_text.c: rounds from top to bottom, a column for each rank. False: it would be too wide or
- * too long, and nothing was printed. */
+/* plan_text.c: prints the rounds from top to bottom with a column for each rank. False: it would be
+ * too wide or too long, and nothing was printed. */
 bool muster_plan_print_grid(const struct muster_plan_scene *scene);
-/* Every step of one rank, a line each, with the chunks that it moves. */
+/* Prints the steps of one rank, a line each, with the chunks that they move. */
 void muster_plan_print_rank(const struct muster_plan_scene *scene, uint32_t rank);
 
-/* plan_svg.c. MUSTER_INVALID: too large for a picture. */
+/* plan_svg.c. MUSTER_INVALID: the schedules are too large for a picture. */
 MUSTER_CHECKED muster_status muster_plan_draw(FILE *out, const struct muster_plan_scene *scene);
 
-/* plan_table.c. All algorithms of the collective over sizes of the count, the fastest marked. */
+/* plan_table.c. Predicted times of all algorithms over a range of sizes; the fastest is marked. */
 MUSTER_CHECKED muster_status muster_plan_print_table(const struct muster_plan_request *request,
                                                      bool json);
-/* Predicted times: of the algorithm that was named, or of all that fit. */
+/* The predicted time of the named algorithm, or, without a name, of all that fit. */
 MUSTER_CHECKED muster_status muster_plan_print_times(const struct muster_plan_request *request,
                                                      bool json);
-/* For collectives/algorithms/CATALOGUE.md: formulas, and what schedules come to for some P. */
+/* The table of collectives/algorithms/CATALOGUE.md: the formulas, and the counts of real schedules
+ * for some P. */
 MUSTER_CHECKED muster_status muster_plan_print_formulas(void);
 
-/* plan_json.c. All collectives and algorithms, a line each. */
+/* plan_json.c. All collectives and algorithms, a line each, as text or JSON. */
 MUSTER_CHECKED muster_status muster_plan_print_list(bool json);
 /* One line of JSON. */
 MUSTER_CHECKED muster_status muster_plan_print_verdict_json(
@@ -106,7 +107,7 @@ MUSTER_CHECKED muster_status muster_plan_print_verdict_json(
 MUSTER_CHECKED muster_status muster_plan_print_time_json(const struct muster_plan_request *request,
                                                          size_t algorithm, double time_us,
                                                          bool chosen);
-/* A line for each step; of one rank, if one was asked for. */
+/* One line for each step, of all ranks or of the requested one. */
 MUSTER_CHECKED muster_status muster_plan_print_steps_json(const struct muster_plan_scene *scene);
 
 #endif

@@ -1,4 +1,4 @@
-/* muster plan: lists, and what programs read: one JSON object a line. */
+/* muster plan: the list of algorithms, and all output as JSON, one object a line. */
 #include "worker/cli/plan/plan.h"
 #include "worker/cli/print.h"
 
@@ -62,7 +62,7 @@ muster_status muster_plan_print_time_json(const struct muster_plan_request *requ
         MUSTER_CLI_TIME_DIGITS);
 }
 
-/* What the kind of step has no use for is left out, and so are times without --simulate. */
+/* Fields that the kind of step does not use are left out, and times without --simulate. */
 static json_t *pack_step(const struct muster_plan_scene *scene, uint32_t rank, size_t index)
 {
     static const char *const kinds[] = {[MUSTER_STEP_SEND] = "send",

@@ -1,4 +1,4 @@
-/* muster plan: the request, out of the command line. */
+/* muster plan: parses the request from the command line. */
 #include "worker/cli/plan/plan.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include "collectives/select/select.h"
 #include "worker/base/cleanup.h"
-#include "worker/cli/cli.h"
+#include "worker/base/option_parse.h"
 #include "worker/cli/print.h"
 
 static muster_status parse_count(const char *what, const char *text, uint64_t *ret_count)
@@ -36,7 +36,7 @@ static muster_status parse_sizes(const char *what, const char *text, uint32_t **
     uint32_t count = 0;
     for (char *rest = copy; rest != NULL;) {
         const char *size = strsep(&rest, ",");
-        TRY(muster_cli_parse_number(what, size, 1, MUSTER_RANKS_MAX, &sizes[count++]));
+        TRY(muster_option_parse_number(what, size, 1, MUSTER_RANKS_MAX, &sizes[count++]));
     }
     *ret_sizes = TAKE(sizes);
     *ret_count = count;
@@ -62,7 +62,7 @@ static muster_status parse_ragged_hosts(const char *text, uint32_t ranks,
     return MUSTER_OK;
 }
 
-/* "2" is so many racks, "2,1" so many hosts in each. */
+/* "2": the number of racks; "2,1": the number of hosts in each rack. */
 static muster_status parse_racks(const char *text, struct muster_topology *topology)
 {
     AUTO_FREE uint32_t *sizes = NULL;
@@ -96,15 +96,16 @@ static muster_status parse_topology(const struct muster_plan_options *options,
     uint32_t hosts = 1;
     bool ragged = options->hosts != NULL && strchr(options->hosts, ',') != NULL;
     if (options->ranks != NULL) {
-        TRY(muster_cli_parse_number("--ranks", options->ranks, 1, MUSTER_RANKS_MAX, &ranks));
+        TRY(muster_option_parse_number("--ranks", options->ranks, 1, MUSTER_RANKS_MAX, &ranks));
     } else if (!ragged) {
-        return muster_error_set(MUSTER_INVALID, "how many ranks? Say --ranks P or --hosts A,B,...");
+        return muster_error_set(MUSTER_INVALID,
+                                "the number of ranks is missing: --ranks P or --hosts A,B,...");
     }
     if (ragged) {
         TRY(parse_ragged_hosts(options->hosts, ranks, topology));
     } else {
         if (options->hosts != NULL) {
-            TRY(muster_cli_parse_number("--hosts", options->hosts, 1, MUSTER_RANKS_MAX, &hosts));
+            TRY(muster_option_parse_number("--hosts", options->hosts, 1, MUSTER_RANKS_MAX, &hosts));
         }
         TRY(muster_topology_init_even(ranks, hosts, topology));
     }
@@ -117,7 +118,7 @@ static bool needs_blocks(enum muster_collective collective)
            collective == MUSTER_ALLTOALLV;
 }
 
-/* Bounds of blocks of these sizes; without a text all have the call's count. */
+/* The bounds of blocks with these sizes. Without a text, all blocks have the count of the call. */
 static muster_status parse_blocks(const char *text, uint64_t count, uint32_t ranks,
                                   uint64_t *ret_bounds)
 {
@@ -130,10 +131,9 @@ static muster_status parse_blocks(const char *text, uint64_t count, uint32_t ran
     for (uint32_t rank = 0; rank < ranks; rank++) {
         uint64_t size = count;
         if (text != NULL && rest == NULL) {
-            return muster_error_set(MUSTER_INVALID,
-                                    "--blocks: %" PRIu32 " blocks, one for each of the %" PRIu32
-                                    " ranks is needed",
-                                    rank, ranks);
+            return muster_error_set(
+                MUSTER_INVALID, "--blocks: %" PRIu32 " blocks, but %" PRIu32 " ranks need one each",
+                rank, ranks);
         }
         if (text != NULL) {
             TRY(parse_count("--blocks", strsep(&rest, ","), &size));
@@ -150,8 +150,8 @@ static muster_status parse_blocks(const char *text, uint64_t count, uint32_t ran
                                   "--blocks: more blocks than the %" PRIu32 " ranks", ranks);
 }
 
-/* In an alltoallv a rank gets the block of its number from everybody. */
-static muster_status spread_blocks(struct muster_plan_request *request)
+/* In an alltoallv each rank receives the block with its own number from all ranks. */
+static muster_status spread_alltoallv_blocks(struct muster_plan_request *request)
 {
     size_t ranks = request->topology.ranks;
     request->output_bounds = calloc(ranks * (ranks + 1), sizeof *request->output_bounds);
@@ -172,6 +172,8 @@ static muster_status spread_blocks(struct muster_plan_request *request)
     return MUSTER_OK;
 }
 
+/* Blocks are optional in a reduce_scatter and needed by the collectives with a v. Other collectives
+ * have no blocks of different sizes. */
 muster_status muster_plan_request_block(const struct muster_plan_options *options,
                                         struct muster_plan_request *request)
 {
@@ -197,10 +199,10 @@ muster_status muster_plan_request_block(const struct muster_plan_options *option
         return muster_error_set(MUSTER_FATAL, "--blocks: no memory");
     }
     TRY(parse_blocks(options->blocks, plan->count, ranks, request->bounds));
-    return plan->collective == MUSTER_ALLTOALLV ? spread_blocks(request) : MUSTER_OK;
+    return plan->collective == MUSTER_ALLTOALLV ? spread_alltoallv_blocks(request) : MUSTER_OK;
 }
 
-/* Two elements for each rank's part of a vector, or one for each block. */
+/* Two elements for the part of each rank in a vector, or one for each block. */
 static uint64_t default_count(const struct muster_plan *plan)
 {
     struct muster_shape one = {.collective = plan->collective,
@@ -215,17 +217,17 @@ static uint64_t default_count(const struct muster_plan *plan)
     return blocks || needs_blocks(plan->collective) ? 1 : 2 * (uint64_t)plan->topology->ranks;
 }
 
-static muster_status understand_call(const struct muster_plan_options *options,
-                                     struct muster_plan_request *request)
+static muster_status parse_call(const struct muster_plan_options *options,
+                                struct muster_plan_request *request)
 {
     struct muster_plan *plan = &request->plan;
     uint32_t last = request->topology.ranks - 1;
     plan->in_place = options->in_place;
     if (options->root != NULL) {
-        TRY(muster_cli_parse_number("--root", options->root, 0, last, &plan->root));
+        TRY(muster_option_parse_number("--root", options->root, 0, last, &plan->root));
     }
     if (options->rank != NULL) {
-        TRY(muster_cli_parse_number("--rank", options->rank, 0, last, &plan->rank));
+        TRY(muster_option_parse_number("--rank", options->rank, 0, last, &plan->rank));
         request->one_rank = true;
     }
     plan->count = default_count(plan);
@@ -240,13 +242,13 @@ muster_status muster_plan_request_read(const struct muster_plan_options *options
 {
     struct muster_plan *plan = &request->plan;
     if (options->collective == NULL) {
-        return muster_error_set(MUSTER_INVALID, "a collective is missing: say one, or --list");
+        return muster_error_set(MUSTER_INVALID, "a collective is missing; --list prints them");
     }
     TRY(muster_collective_parse(options->collective, &plan->collective));
     TRY(parse_topology(options, &request->topology));
     plan->topology = &request->topology;
-    TRY(understand_call(options, request));
-    struct muster_plan any = muster_plan_request_of(request, 0);
+    TRY(parse_call(options, request));
+    struct muster_plan any = muster_plan_for_rank(request, 0);
     const struct muster_shape shape = muster_plan_shape(&any);
     TRY(muster_shape_check(&shape));
     if (options->algorithm != NULL) {
@@ -266,7 +268,7 @@ void muster_plan_request_finish(struct muster_plan_request *request)
     *request = (struct muster_plan_request){0};
 }
 
-struct muster_plan muster_plan_request_of(const struct muster_plan_request *request, uint32_t rank)
+struct muster_plan muster_plan_for_rank(const struct muster_plan_request *request, uint32_t rank)
 {
     struct muster_plan plan = request->plan;
     plan.rank = rank;
@@ -282,7 +284,7 @@ struct muster_plan muster_plan_request_of(const struct muster_plan_request *requ
     return plan;
 }
 
-/* " (4,4)" */
+/* " (4,4)"; nothing for a single one. */
 static void print_sizes(uint32_t count, const uint32_t *sizes, FILE *out)
 {
     enum { SHOWN_MAX = 16 };
@@ -292,6 +294,7 @@ static void print_sizes(uint32_t count, const uint32_t *sizes, FILE *out)
     (void)fprintf(out, "%s", count <= 1 ? "" : count > SHOWN_MAX ? ",...)" : ")");
 }
 
+/* Leaves out what is as usual: one rack, no root, not in place. */
 void muster_plan_request_print(const struct muster_plan_request *request, FILE *out)
 {
     const struct muster_topology *topology = &request->topology;

@@ -1,4 +1,4 @@
-/* muster plan: the schedules of all ranks, and what the cost model predicts for them. */
+/* muster plan: generates and checks the schedules of all ranks, and predicts their times. */
 #include "worker/cli/plan/plan.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 static muster_status fill(const struct muster_plan_request *request, struct muster_plan_set *set)
 {
     for (uint32_t rank = 0; rank < set->ranks; rank++) {
-        struct muster_plan plan = muster_plan_request_of(request, rank);
+        struct muster_plan plan = muster_plan_for_rank(request, rank);
         set->shapes[rank] = muster_plan_shape(&plan);
         TRY(muster_schedule_generate(request->algorithm, &plan, &set->schedules[rank]));
     }
@@ -17,6 +17,7 @@ static muster_status fill(const struct muster_plan_request *request, struct must
                         &set->verdict);
 }
 
+/* A set that is only half made is finished here, so that the caller has nothing to release. */
 muster_status muster_plan_set_create(const struct muster_plan_request *request,
                                      struct muster_plan_set *ret_set)
 {
@@ -24,8 +25,8 @@ muster_status muster_plan_set_create(const struct muster_plan_request *request,
     if (ranks > MUSTER_PLAN_RANKS_MAX) {
         return muster_error_set(MUSTER_INVALID,
                                 "%" PRIu32
-                                " ranks: schedules of at most %d are shown or checked; "
-                                "--simulate and --table take more",
+                                " ranks: the schedules of at most %d ranks can be shown or "
+                                "checked; --simulate and --table take more",
                                 ranks, MUSTER_PLAN_RANKS_MAX);
     }
     struct muster_plan_set set = {.ranks = ranks};
@@ -55,7 +56,8 @@ void muster_plan_set_finish(struct muster_plan_set *set)
     *set = (struct muster_plan_set){0};
 }
 
-/* From the set, or without one made anew rank by rank. */
+/* Adds the schedules of the set. Without a set they are generated one after another, so that only
+ * one is in memory. */
 static muster_status add_all(const struct muster_plan_request *request,
                              const struct muster_plan_set *set,
                              struct muster_simulation *simulation)
@@ -65,7 +67,7 @@ static muster_status add_all(const struct muster_plan_request *request,
             TRY(muster_simulation_add(simulation, &set->schedules[rank]));
             continue;
         }
-        struct muster_plan plan = muster_plan_request_of(request, rank);
+        struct muster_plan plan = muster_plan_for_rank(request, rank);
         struct muster_schedule schedule = {0};
         TRY(muster_schedule_generate(request->algorithm, &plan, &schedule));
         muster_status status = muster_simulation_add(simulation, &schedule);
@@ -75,6 +77,7 @@ static muster_status add_all(const struct muster_plan_request *request,
     return MUSTER_OK;
 }
 
+/* Times of each step are recorded only if there is a set to draw. */
 muster_status muster_plan_times_create(const struct muster_plan_request *request,
                                        const struct muster_plan_set *set,
                                        struct muster_plan_times *ret_times)

@@ -6,7 +6,7 @@
 
 enum { ARROW_GAP = 2 }; /* pixels between a box and its arrow */
 
-/* How far apart: within a host, between hosts, between racks. */
+/* The style of an arrow: within a host, between hosts or between racks. */
 static const char *link_style(const struct muster_topology *topology, uint32_t one, uint32_t other)
 {
     struct muster_position left = muster_topology_locate(topology, one);
@@ -38,8 +38,8 @@ static void print_arrow(const struct muster_plan_svg *svg, size_t send)
 static void print_tip(const struct muster_plan_svg *svg, size_t number, const char *label)
 {
     static const char *const verbs[] = {[MUSTER_STEP_SEND] = "sends",
-                                        [MUSTER_STEP_RECV] = "gets",
-                                        [MUSTER_STEP_RECV_REDUCE] = "gets and adds",
+                                        [MUSTER_STEP_RECV] = "receives",
+                                        [MUSTER_STEP_RECV_REDUCE] = "receives and adds",
                                         [MUSTER_STEP_COPY] = "copies",
                                         [MUSTER_STEP_REDUCE] = "adds"};
     const struct muster_drawn_step *drawn = &svg->scene->drawing->steps[number];
@@ -77,7 +77,7 @@ static void print_label(const struct muster_plan_svg *svg, size_t number)
     muster_plan_svg_label(svg, muster_plan_svg_step_box(svg, number), label);
 }
 
-/* One layer of the picture; later ones lie above. */
+/* One layer of the picture; later layers are drawn above it. */
 static void print_layer(const struct muster_plan_svg *svg,
                         void (*print)(const struct muster_plan_svg *svg, size_t number))
 {

@@ -1,4 +1,4 @@
-/* muster plan --svg: title, rows and hosts, legend. */
+/* muster plan --svg: the title, the rows of ranks and hosts, and the legend. */
 #include "worker/cli/plan/plan_svg_parts.h"
 #include "worker/cli/print.h"
 #include "worker/cli/svg.h"
@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Beside the rules that all pictures have. */
+/* In addition to the rules of all pictures (svg.c). */
 static const char style_sheet[] =
     ".title{font-size:20px;font-weight:bold}\n"
     ".small{font-size:11px;fill:#57606a}\n"
@@ -35,7 +35,7 @@ static const char dark_style_sheet[] =
     ".near{stroke:#9198a1}.far{stroke:#ff7b72}.world{stroke:#bc8cff}\n"
     ".h-near{fill:#9198a1}.h-far{fill:#ff7b72}.h-world{fill:#bc8cff}\n";
 
-/* What the collective does, for those who never saw it. */
+/* What the collective does, for readers who do not know it. */
 static const char *const meanings[MUSTER_COLLECTIVE_END] = {
     [MUSTER_ALLREDUCE] =
         "Every rank begins with numbers of its own and ends with the sums over all "
@@ -46,8 +46,8 @@ static const char *const meanings[MUSTER_COLLECTIVE_END] = {
     [MUSTER_ALLGATHER] =
         "Every rank begins with a block of its own and ends with the blocks of all "
         "ranks.",
-    [MUSTER_BROADCAST] = "The root's data reach every rank.",
-    [MUSTER_BARRIER] = "No rank goes on before all have come.",
+    [MUSTER_BROADCAST] = "Every rank ends with the data of the root.",
+    [MUSTER_BARRIER] = "No rank continues before all ranks have arrived.",
     [MUSTER_ALLGATHERV] =
         "Every rank begins with a block of its own, of any size, and ends with the "
         "blocks of all ranks.",
@@ -60,14 +60,14 @@ static const char *const meanings[MUSTER_COLLECTIVE_END] = {
         "all blocks.",
     [MUSTER_SCATTER] = "The root begins with a block for each rank; each rank ends with its own.",
     [MUSTER_ALLTOALL] =
-        "Every rank begins with a block for each rank and ends with those that are "
-        "for it; 2>5 is what rank 2 has for rank 5.",
+        "Every rank begins with a block for each rank and ends with the blocks for "
+        "itself; 2>5 is the block of rank 2 for rank 5.",
     [MUSTER_ALLTOALLV] =
         "Every rank begins with a block, of any size, for each rank and ends with "
-        "those that are for it; 2>5 is what rank 2 has for rank 5.",
+        "the blocks for itself; 2>5 is the block of rank 2 for rank 5.",
     [MUSTER_PAIRWISE_EXCHANGE] =
         "Every rank exchanges a part of its data with each rank; 2>5 is "
-        "what rank 2 has for rank 5.",
+        "the part of rank 2 for rank 5.",
 };
 
 void muster_plan_svg_box(const struct muster_plan_svg *svg, const char *style,
@@ -110,6 +110,7 @@ static void print_markers(const struct muster_plan_svg *svg)
     (void)fprintf(svg->out, "</defs>\n");
 }
 
+/* From the general to the particular: name, request, counts, what the collective does, and how. */
 static void print_title(const struct muster_plan_svg *svg)
 {
     const struct muster_plan_request *request = svg->scene->request;
@@ -170,6 +171,7 @@ void muster_plan_svg_print_head(const struct muster_plan_svg *svg)
 
 /* Rows ----------------------------------------------------------------------------------------- */
 
+/* A frame around the ranks of each host, with a name if there are several. */
 static void print_hosts(const struct muster_plan_svg *svg)
 {
     const struct muster_topology *topology = &svg->scene->request->topology;
@@ -305,7 +307,7 @@ const char *muster_plan_svg_kind_style(unsigned kind)
     return kind < sizeof styles / sizeof styles[0] && styles[kind] != NULL ? styles[kind] : "copy";
 }
 
-/* Returns where the next entry begins. */
+/* Returns the left end of the next entry. */
 static double print_entry(const struct muster_plan_svg *svg, double x, double y, const char *style,
                           bool arrow, const char *text)
 {
@@ -322,12 +324,13 @@ static double print_entry(const struct muster_plan_svg *svg, double x, double y,
     return x + 32 + 6.2 * (double)strlen(text) + 20;
 }
 
+/* First line: the kinds of steps that occur. Second line: the arrows, and the bar of sums. */
 void muster_plan_svg_print_legend(const struct muster_plan_svg *svg)
 {
     static const char *const texts[] = {[MUSTER_STEP_SEND] = "sends chunk a",
-                                        [MUSTER_STEP_RECV] = "gets it",
+                                        [MUSTER_STEP_RECV] = "receives it",
                                         [MUSTER_STEP_RECV_REDUCE] =
-                                            "gets it and adds it to its own",
+                                            "receives it and adds it to its own",
                                         [MUSTER_STEP_COPY] = "copies it",
                                         [MUSTER_STEP_REDUCE] = "adds two of its own"};
     const struct muster_topology *topology = &svg->scene->request->topology;
@@ -354,6 +357,6 @@ void muster_plan_svg_print_legend(const struct muster_plan_svg *svg)
         muster_plan_svg_box(svg, "own", box, 0.5);
         muster_plan_svg_label(svg, box, "a");
         muster_svg_text(svg->out, x + 32, y + 14, "small",
-                        "the bar: how many of the ranks' numbers are in the sum");
+                        "the bar: the share of the ranks whose numbers are in the sum");
     }
 }

@@ -1,4 +1,4 @@
-/* muster plan --svg: where everything stands. */
+/* muster plan --svg: the layout, which rows, columns and tracks the steps have. */
 #include "worker/cli/plan/plan_svg_parts.h"
 
 #include <inttypes.h>
@@ -46,7 +46,7 @@ static muster_status check_size(const struct muster_plan_scene *scene)
         return muster_error_set(MUSTER_INVALID,
                                 "--svg: %" PRIu32 " ranks, %" PRIu32
                                 " rounds and %zu steps are too many for a picture: at most %d, %d "
-                                "and %d fit; --rank R shows one rank's messages only",
+                                "and %d fit; --rank R shows only the messages of one rank",
                                 drawing->ranks, drawing->columns, steps, RANKS_MAX, COLUMNS_MAX,
                                 STEPS_MAX);
     }
@@ -61,23 +61,23 @@ static double label_width(const struct muster_drawing *drawing, const struct mus
     return width < MUSTER_PLAN_SVG_TRACK_HEIGHT ? MUSTER_PLAN_SVG_TRACK_HEIGHT : width;
 }
 
-static void widen(double *width, double wanted)
+static void grow_to(double *width, double wanted)
 {
     *width = wanted > *width ? wanted : *width;
 }
 
-/* Boxes are as wide as the longest name in any. */
+/* All boxes of a kind are as wide as the longest label among them. */
 static void measure_boxes(struct muster_plan_svg *svg)
 {
     const struct muster_drawing *drawing = svg->scene->drawing;
     for (size_t i = 0; i < drawing->first_step[drawing->ranks]; i++) {
         if (muster_plan_svg_shows(svg->scene, i)) {
-            widen(&svg->box_width, label_width(drawing, &drawing->steps[i].data));
+            grow_to(&svg->box_width, label_width(drawing, &drawing->steps[i].data));
         }
     }
     for (uint32_t rank = 0; drawing->chunks > 0 && rank < drawing->ranks; rank++) {
-        widen(&svg->begin_width, label_width(drawing, &drawing->begin[rank]));
-        widen(&svg->end_width, label_width(drawing, &drawing->end[rank]));
+        grow_to(&svg->begin_width, label_width(drawing, &drawing->begin[rank]));
+        grow_to(&svg->end_width, label_width(drawing, &drawing->end[rank]));
     }
 }
 
@@ -87,7 +87,7 @@ static size_t lane_index(const struct muster_drawing *drawing, size_t number)
     return (size_t)drawn->rank * drawing->lanes + drawn->step->lane;
 }
 
-/* Two steps that stand beside each other in one place need two tracks. */
+/* True if two steps would be drawn over each other: they need two tracks. */
 static bool share_place(const struct muster_drawn_step *left, const struct muster_drawn_step *right)
 {
     return left->rank == right->rank && left->step->lane == right->step->lane &&
@@ -118,7 +118,8 @@ static void find_tracks(struct muster_plan_svg *svg, uint32_t *others)
     }
 }
 
-/* Without times sends stand left of receives, on the same tracks; with times above them. */
+/* Without times, sends are left of receives on the same tracks. With times, sends have the tracks
+ * above. */
 static uint32_t lane_tracks(const struct muster_plan_svg *svg, const uint32_t *others, size_t lane)
 {
     uint32_t sends = svg->sends[lane];
@@ -127,7 +128,7 @@ static uint32_t lane_tracks(const struct muster_plan_svg *svg, const uint32_t *o
     return tracks == 0 ? 1 : tracks;
 }
 
-static void stack_rows(struct muster_plan_svg *svg, const uint32_t *others)
+static void place_rows(struct muster_plan_svg *svg, const uint32_t *others)
 {
     const struct muster_drawing *drawing = svg->scene->drawing;
     const struct muster_topology *topology = &svg->scene->request->topology;
@@ -151,7 +152,7 @@ static void stack_rows(struct muster_plan_svg *svg, const uint32_t *others)
     svg->height = svg->body_end + LEGEND_HEIGHT;
 }
 
-static void lay_columns(struct muster_plan_svg *svg)
+static void place_columns(struct muster_plan_svg *svg)
 {
     const struct muster_drawing *drawing = svg->scene->drawing;
     double total_us = svg->scene->times == NULL ? 0 : svg->scene->times->result.total_us;
@@ -166,10 +167,12 @@ static void lay_columns(struct muster_plan_svg *svg)
         svg->body_width = drawing->columns * svg->column_width;
     }
     svg->end_x = svg->body_x + svg->body_width + 16;
-    widen(&svg->width, svg->end_x + svg->end_width + MARGIN);
-    widen(&svg->width, muster_plan_svg_head_width(svg->scene->request) + 2 * MARGIN);
+    grow_to(&svg->width, svg->end_x + svg->end_width + MARGIN);
+    grow_to(&svg->width, muster_plan_svg_head_width(svg->scene->request) + 2 * MARGIN);
 }
 
+/* The order matters: labels give the width of boxes, tracks the height of rows, and both the size
+ * of the picture. */
 muster_status muster_plan_svg_init(const struct muster_plan_scene *scene, FILE *out,
                                    struct muster_plan_svg *ret_svg)
 {
@@ -190,8 +193,8 @@ muster_status muster_plan_svg_init(const struct muster_plan_scene *scene, FILE *
     }
     measure_boxes(&svg);
     find_tracks(&svg, others);
-    stack_rows(&svg, others);
-    lay_columns(&svg);
+    place_rows(&svg, others);
+    place_columns(&svg);
     free(others);
     *ret_svg = svg;
     return MUSTER_OK;

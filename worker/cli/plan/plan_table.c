@@ -1,4 +1,4 @@
-/* muster plan: all algorithms side by side. */
+/* muster plan: all algorithms side by side, by predicted times and by formulas. */
 #include "worker/cli/plan/plan.h"
 
 #include <inttypes.h>
@@ -10,23 +10,23 @@
 
 /* Times ---------------------------------------------------------------------------------------- */
 
-/* False: it does not fit, or does another collective. */
+/* False: the algorithm does not fit the request, or is for another collective. */
 static bool fits(const struct muster_plan_request *request, size_t algorithm)
 {
     char why[MUSTER_ERROR_MAX];
-    const struct muster_plan plan = muster_plan_request_of(request, 0);
+    const struct muster_plan plan = muster_plan_for_rank(request, 0);
     return muster_algorithms[algorithm % MUSTER_ALGORITHM_ROWS_MAX].collective == plan.collective &&
            muster_algorithm_fits(algorithm, &plan, why, sizeof why);
 }
 
-/* Up to MUSTER_SELECT_SIMULATED_RANKS_MAX ranks, and wherever it is wanted, simulated; else by the
- * formula, as selection does it. */
+/* Simulated if `simulate` is set or there are at most MUSTER_SELECT_SIMULATED_RANKS_MAX ranks; else
+ * from the formula, as selection predicts for large jobs. */
 static muster_status predict_us(const struct muster_plan_request *request, size_t algorithm,
                                 bool simulate, double *ret_us)
 {
     struct muster_plan_request one = *request;
     one.algorithm = algorithm;
-    const struct muster_plan plan = muster_plan_request_of(&one, 0);
+    const struct muster_plan plan = muster_plan_for_rank(&one, 0);
     TRY(muster_plan_check(algorithm, &plan));
     if (!simulate && plan.topology->ranks > MUSTER_SELECT_SIMULATED_RANKS_MAX) {
         *ret_us = muster_cost_formula_us(algorithm, &plan, MUSTER_PLAN_ELEMENT_SIZE_BYTES,
@@ -77,10 +77,10 @@ struct table {
     size_t algorithms[ALGORITHMS_MAX];
     size_t count;
     double us[SIZES][ALGORITHMS_MAX];
-    size_t best[SIZES]; /* index in algorithms */
+    size_t best[SIZES]; /* index of the fastest in algorithms */
 };
 
-/* Of SIZES, the count of elements. */
+/* The element count of the size with this index. */
 static uint64_t count_of(int size)
 {
     return UINT64_C(1) << (2 * size);
@@ -160,8 +160,7 @@ muster_status muster_plan_print_table(const struct muster_plan_request *request,
 {
     if (request->bounds != NULL || request->plan.collective == MUSTER_BARRIER) {
         return muster_error_set(MUSTER_INVALID,
-                                "--table: %s has no one count; ask for predicted times with "
-                                "--simulate",
+                                "--table: %s has no single count; --simulate predicts its time",
                                 muster_collective_name(request->plan.collective));
     }
     struct table table = {0};
@@ -180,11 +179,11 @@ muster_status muster_plan_print_table(const struct muster_plan_request *request,
 
 /* Formulas ------------------------------------------------------------------------------------- */
 
-/* Elements of the example: the ranks of every example divide it. */
+/* The element count of the examples: the number of ranks of each example divides it. */
 enum { EXAMPLE_COUNT = 720720 };
 
-/* "6; 1.5n", or only the rounds where nothing is carried. */
-static void print_figures(const struct muster_check_result *verdict)
+/* "6; 1.5n", or only the rounds if the messages are empty. */
+static void print_counts(const struct muster_check_result *verdict)
 {
     double elements = (double)verdict->elements_sent_max / EXAMPLE_COUNT;
     (void)printf(" %" PRIu32, verdict->rounds);
@@ -196,7 +195,7 @@ static void print_figures(const struct muster_check_result *verdict)
     (void)printf(" |");
 }
 
-/* Rounds and elements of the busiest rank, out of the schedules of `ranks` ranks. */
+/* Rounds, and elements that the busiest rank sends, counted in the schedules of `ranks` ranks. */
 static muster_status print_example(size_t algorithm, uint32_t ranks, uint32_t hosts)
 {
     const struct muster_algorithm *row = &muster_algorithms[algorithm];
@@ -214,7 +213,7 @@ static muster_status print_example(size_t algorithm, uint32_t ranks, uint32_t ho
     } else if (status == MUSTER_OK) {
         status = muster_plan_set_create(&request, &set);
         if (status == MUSTER_OK) {
-            print_figures(&set.verdict);
+            print_counts(&set.verdict);
         }
     }
     muster_plan_set_finish(&set);
@@ -222,6 +221,8 @@ static muster_status print_example(size_t algorithm, uint32_t ranks, uint32_t ho
     return status;
 }
 
+/* A table in Markdown: the formulas are the algorithm's text, the examples are counted in
+ * schedules, so that a reader sees whether both agree. */
 muster_status muster_plan_print_formulas(void)
 {
     static const struct {

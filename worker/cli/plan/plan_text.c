@@ -10,10 +10,10 @@ enum {
     WIDTH_MAX = 200, /* of the grid, in characters */
     ROUNDS_MAX = 256,
     CELL_SIZE = 40, /* bytes of one cell's text */
-    MARGIN = 20,    /* characters left of rank 0 */
+    MARGIN = 20,    /* characters left of the column of rank 0 */
 };
 
-/* The steps in the order of the grid: by column of time, lane, kind, rank. */
+/* The steps, sorted by time, lane, kind and rank. */
 struct grid {
     const struct muster_drawing *drawing;
     const struct muster_drawn_step **steps; /* owned [count] */
@@ -21,9 +21,9 @@ struct grid {
     int width; /* of a rank's column */
 };
 
-/* Sends first: what is sent is what stood there before. */
+/* Sends come first, because they carry what a rank had before the round. */
 static const char *const kind_names[] = {[MUSTER_STEP_SEND] = "sends",
-                                         [MUSTER_STEP_RECV] = "takes",
+                                         [MUSTER_STEP_RECV] = "receives",
                                          [MUSTER_STEP_RECV_REDUCE] = "adds",
                                          [MUSTER_STEP_COPY] = "copies",
                                          [MUSTER_STEP_REDUCE] = "reduces"};
@@ -72,7 +72,7 @@ static bool same_row(const struct muster_drawn_step *left, const struct muster_d
            left->step->kind == right->step->kind;
 }
 
-static int widest(const struct grid *grid)
+static int column_width(const struct grid *grid)
 {
     int width = (int)sizeof "rank 0" - 1;
     char cell[CELL_SIZE];
@@ -99,7 +99,7 @@ static bool sort_steps(const struct muster_drawing *drawing, struct grid *ret_gr
         grid.steps[i] = &drawing->steps[i];
     }
     qsort(grid.steps, grid.count, sizeof(const struct muster_drawn_step *), compare_steps);
-    grid.width = widest(&grid);
+    grid.width = column_width(&grid);
     *ret_grid = grid;
     return true;
 }
@@ -110,7 +110,7 @@ static void end_line(int *blanks)
     (void)putchar('\n');
 }
 
-/* Blanks at the end of a line are left out. */
+/* Blanks are printed only before a text, so that no line ends with blanks. */
 static void put(int width, const char *text, int *blanks)
 {
     if (text[0] != '\0') {
@@ -153,7 +153,8 @@ static void print_step_data(const struct grid *grid, const char *name,
     end_line(&blanks);
 }
 
-/* The nth step of each rank among those of one row's kind. False: there is none. */
+/* Prints a line with the nth step of each rank among the steps of one row. False: no rank has so
+ * many. */
 static bool print_cells(const struct grid *grid, size_t first, size_t end, uint32_t nth,
                         const char *name)
 {
@@ -195,6 +196,7 @@ static double end_us(const struct muster_plan_scene *scene, uint32_t column)
     return end;
 }
 
+/* One unit of time: a row for each lane and kind of step, with more lines if a rank has several. */
 static void print_round(const struct muster_plan_scene *scene, const struct grid *grid,
                         size_t first, size_t end)
 {
@@ -228,21 +230,20 @@ static void print_key(const struct muster_drawing *drawing)
     bool reduces = muster_collective_reduces(drawing->shapes[0].collective);
     bool own = !reduces && !muster_collective_has_root(drawing->shapes[0].collective);
     if (drawing->chunks == 0) {
-        (void)printf("()->1 sends an empty message to rank 1; it only says \"I am here\".\n");
+        (void)printf("()->1 sends an empty message to rank 1.\n");
     } else if (muster_collective_in_place_counts(drawing->shapes[0].collective)) {
         (void)printf(
-            "2>5 is what rank 2 has for rank 5; 2>5->3 sends it to rank 3, 2>5<-3 "
-            "gets it from there.\n");
+            "2>5 is the block of rank 2 for rank 5; 2>5->3 sends it to rank 3, 2>5<-3 receives it "
+            "from rank 3.\n");
     } else {
         (void)printf(
-            "a->1 sends chunk a to rank 1, a<-0 gets it from rank 0%s. The data are %" PRIu64
+            "a->1 sends chunk a to rank 1, a<-0 receives it from rank 0%s. The data are %" PRIu64
             " chunk%s%s.\n",
-            reduces ? "; adds: and reduces it with its own" : "", drawing->chunks,
+            reduces ? "; adds: receives it and reduces it with its own" : "", drawing->chunks,
             muster_cli_plural(drawing->chunks), own ? ", rank 0's first" : "");
     }
     (void)printf(
-        "A unit of time is one message; ranks without a cell wait for others, or are "
-        "through.\n");
+        "A unit of time is one message. A rank without a cell waits for others or has finished.\n");
 }
 
 static void print_grid(const struct muster_plan_scene *scene, const struct grid *grid)

@@ -2,7 +2,7 @@
 #include "worker/cli/run/hosts.h"
 
 #include "worker/base/cleanup.h"
-#include "worker/cli/cli.h"
+#include "worker/base/option_parse.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -46,8 +46,8 @@ static muster_status add_host(struct muster_hosts *hosts, const char *entry)
     uint32_t slots = 1;
     size_t length = strcspn(entry, ":");
     if (entry[length] == ':') {
-        TRY(muster_cli_parse_number("--hosts: slots", entry + length + 1, 1, MUSTER_RUN_SIZE_MAX,
-                                    &slots));
+        TRY(muster_option_parse_number("--hosts: slots", entry + length + 1, 1, MUSTER_RUN_SIZE_MAX,
+                                       &slots));
     }
     if (hosts->slots + slots > MUSTER_RUN_SIZE_MAX) {
         return muster_error_set(MUSTER_INVALID, "--hosts: more than %d slots", MUSTER_RUN_SIZE_MAX);

@@ -26,8 +26,9 @@ static void follow_target(struct muster_launch_policy *policy,
     decision->start = missing < room ? missing : room;
 }
 
-/* True if fewer than min_size workers are left and nobody else will start any. A view that is older
- * than the last end of a worker proves nothing: the job may have been complete before that end. */
+/* True if fewer than min_size workers are left and no other launcher starts more. A view that is
+ * older than the last end of a worker proves nothing: the job may have been complete before that
+ * end. */
 static bool is_short(const struct muster_launch_view *view, uint32_t running)
 {
     return view->only_launcher && !view->stopping && view->phase == MUSTER_JOB_FORMING &&

@@ -2,7 +2,7 @@
  * What the launcher does about its job: how many workers it starts, and whether too few are left.
  *
  * Pure: no processes, sockets, clocks or logs; times come in as arguments. After each poll of the
- * job the supervisor fills a view, asks for a decision, and carries it out.
+ * job the supervisor fills a view, gets a decision, and carries it out.
  */
 #ifndef MUSTER_WORKER_CLI_RUN_LAUNCH_POLICY_H
 #define MUSTER_WORKER_CLI_RUN_LAUNCH_POLICY_H
@@ -21,7 +21,7 @@ struct muster_launch_view {
     uint32_t running_max;
     uint32_t others;     /* members of the job that other launchers have started */
     int64_t last_end_ns; /* when a worker ended last; 0: none has */
-    int64_t polled_ns;   /* when the job was asked for; what follows is from then or later */
+    int64_t polled_ns;   /* when the poll was sent: the members below are not older */
     enum muster_job_phase phase;
     uint32_t min_size;
     uint32_t target_size; /* 0: the job has none */
@@ -37,7 +37,7 @@ struct muster_launch_decision {
     bool resized;     /* the job has a new target size */
     uint32_t present; /* workers of the job before any are started, of all launchers */
     uint32_t start;   /* workers to start now */
-    bool shortage;    /* fewer than min_size are left, and nobody starts more */
+    bool shortage;    /* fewer than min_size are left, and no launcher starts more */
 };
 
 /* target_size is what the job begins with. */

@@ -2,6 +2,7 @@
 #include "worker/cli/run/run.h"
 
 #include "worker/base/cleanup.h"
+#include "worker/base/option_parse.h"
 #include "worker/cli/cli.h"
 #include "worker/cli/run/run_parts.h"
 #include "worker/session/rendezvous_client.h"
@@ -62,6 +63,7 @@ static const char doc[] =
     "prefixes have no colours on a terminal.";
 
 static const struct argp_option options_table[] = {
+    {NULL, 0, NULL, 0, "Workers:", 1},
     {"workers", 'n', "N", 0, "Start N workers [default: the slots of --hosts, else 1]", 1},
     {"min", KEY_MIN, "N", 0, "The job continues while it has at least N workers [default: -n]", 1},
     {"max", KEY_MAX, "N", 0,
@@ -76,6 +78,7 @@ static const struct argp_option options_table[] = {
      "How long the job waits until it has --min workers [default: 60; but if workers die and too "
      "few are left of a job with a musterd of its own, the job ends at once]",
      1},
+    {NULL, 0, NULL, 0, "Job and server:", 2},
     {"rendezvous", KEY_RENDEZVOUS, "URL", 0,
      "Use this server, http://HOST:PORT [default: start a musterd for this job alone]", 2},
     {"job", KEY_JOB, "NAME", 0, "The name of the job [default: the name of the command]", 2},
@@ -87,6 +90,7 @@ static const struct argp_option options_table[] = {
      "The file in which the job's own musterd stores the state of the job [default: memory]", 2},
     {"no-grow", KEY_NO_GROW, NULL, 0,
      "Do not start workers when the job is resized, because another launcher does", 2},
+    {NULL, 0, NULL, 0, "Output:", 3},
     {"no-prefix", KEY_NO_PREFIX, NULL, 0, "Print the lines of workers without a prefix", 3},
     {"json", KEY_JSON, "PATH", 0,
      "Write the summary to PATH as one JSON object. If PATH is -, it goes to standard output, and "
@@ -158,8 +162,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         options->store = argument;
         return 0;
     case KEY_TIMEOUT:
-        if (muster_cli_parse_number("--timeout", argument, 1, TIMEOUT_MAX_S, &options->timeout_s) !=
-            MUSTER_OK) {
+        if (muster_option_parse_number("--timeout", argument, 1, TIMEOUT_MAX_S,
+                                       &options->timeout_s) != MUSTER_OK) {
             argp_error(state, "%s", muster_last_error());
         }
         return 0;
@@ -175,13 +179,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     default:
         return parse_repeated(key, argument, state);
     }
-}
-
-/* NULL: the variable is not set, or empty. */
-static const char *variable(const char *name)
-{
-    const char *value = getenv(name);
-    return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
 /* The name of the command, with '-' for characters that the name of a job cannot have. */
@@ -228,7 +225,8 @@ static muster_status resolve_sizes(struct parsing *parsing)
     }
     options->size = options->hosts.count > 0 ? options->hosts.slots : 1;
     if (parsing->size != NULL) {
-        TRY(muster_cli_parse_number("-n", parsing->size, 1, MUSTER_RUN_SIZE_MAX, &options->size));
+        TRY(muster_option_parse_number("-n", parsing->size, 1, MUSTER_RUN_SIZE_MAX,
+                                       &options->size));
     }
     if (options->hosts.count > 0 && options->size > options->hosts.slots) {
         return muster_error_set(MUSTER_INVALID, "-n %u: --hosts has only %u slots", options->size,
@@ -236,14 +234,14 @@ static muster_status resolve_sizes(struct parsing *parsing)
     }
     options->min_size = options->size;
     if (parsing->min != NULL) {
-        TRY(muster_cli_parse_number("--min", parsing->min, 1, MUSTER_MEMBERS_MAX,
-                                    &options->min_size));
+        TRY(muster_option_parse_number("--min", parsing->min, 1, MUSTER_MEMBERS_MAX,
+                                       &options->min_size));
     }
     options->target_size = options->min_size > options->size ? options->min_size : options->size;
     options->max_size = options->target_size;
     if (parsing->max != NULL) {
-        TRY(muster_cli_parse_number("--max", parsing->max, 1, MUSTER_MEMBERS_MAX,
-                                    &options->max_size));
+        TRY(muster_option_parse_number("--max", parsing->max, 1, MUSTER_MEMBERS_MAX,
+                                       &options->max_size));
     }
     if (options->max_size < options->min_size || options->max_size < options->size) {
         return muster_error_set(MUSTER_INVALID, "--max %u is less than %s %u", options->max_size,
@@ -287,11 +285,11 @@ muster_status muster_run_options_parse(int argc, char **argv,
     }
     parsing->options.prefix = true;
     parsing->options.grow = true;
-    parsing->options.rendezvous = variable("MUSTER_RENDEZVOUS");
-    parsing->options.token = variable("MUSTER_TOKEN");
-    parsing->job = variable("MUSTER_JOB");
-    parsing->min = variable("MUSTER_MIN");
-    parsing->max = variable("MUSTER_MAX");
+    parsing->options.rendezvous = muster_option_variable("MUSTER_RENDEZVOUS");
+    parsing->options.token = muster_option_variable("MUSTER_TOKEN");
+    parsing->job = muster_option_variable("MUSTER_JOB");
+    parsing->min = muster_option_variable("MUSTER_MIN");
+    parsing->max = muster_option_variable("MUSTER_MAX");
     if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, parsing) != 0) {
         return muster_error_set(MUSTER_INVALID, "the options cannot be read");
     }

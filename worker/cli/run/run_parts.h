@@ -4,7 +4,7 @@
  *
  *   supervise.c      start, loop, end
  *   workers.c        starts workers, detects and reports their ends
- *   job_events.c     matches members with workers, reports changes, carries decisions out
+ *   job_changes.c    matches members with workers, reports changes, carries decisions out
  *   launch_policy.c  the decisions: how many workers to start, whether too few are left. Pure
  *   summary.c        the outcome, for people and as JSON
  */
@@ -105,13 +105,13 @@ static inline bool muster_worker_failed(const struct muster_worker *worker)
     return worker->status != 0 || worker->signal != 0;
 }
 
-/* job_events.c */
+/* job_changes.c */
 /* Takes the newest snapshot from the poller, if there is one, and applies it. */
-void muster_job_events_handle(struct muster_supervisor *supervisor);
+void muster_job_changes_handle(struct muster_supervisor *supervisor);
 /* Reports what has changed since the last snapshot, and starts workers or ends the job if the
  * policy decides so. Takes the contents of the snapshot. */
-void muster_job_events_apply(struct muster_supervisor *supervisor,
-                             struct muster_job_snapshot *snapshot);
+void muster_job_changes_apply(struct muster_supervisor *supervisor,
+                              struct muster_job_snapshot *snapshot);
 
 /* summary.c */
 /* Prints how the job went, on standard error and as JSON. Returns the exit status. */

@@ -11,7 +11,7 @@
 
 enum { START_TIMEOUT_MS = 10000, STOP_TIMEOUT_MS = 3000, POLL_INTERVAL_MS = 5 };
 
-/* Looks beside this program, then where an installation puts it; else PATH decides. */
+/* Searches beside this program, then where an installation puts it, then in PATH. */
 static void find_program(char ret_path[PATH_MAX])
 {
     static const char *const candidates[] = {"musterd", "../libexec/musterd", "../sbin/musterd"};

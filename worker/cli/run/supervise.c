@@ -235,7 +235,7 @@ static bool poll_once(struct muster_supervisor *supervisor, int timeout_ms)
     }
     uint64_t polls;
     if (fixed[1].revents != 0 && read(supervisor->notify_fd, &polls, sizeof polls) > 0) {
-        muster_job_events_handle(supervisor);
+        muster_job_changes_handle(supervisor);
     }
     muster_workers_release_ended(supervisor);
     free(fds);
@@ -286,7 +286,7 @@ static void poll_a_last_time(struct muster_supervisor *supervisor)
     }
     muster_client_destroy(client);
     snapshot.known = status == MUSTER_OK;
-    muster_job_events_apply(supervisor, &snapshot);
+    muster_job_changes_apply(supervisor, &snapshot);
 }
 
 /* Ends everything that begin() has started, also after it has failed halfway: workers before their

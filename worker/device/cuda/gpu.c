@@ -1,4 +1,4 @@
-/* Memory of a GPU: asks CUDA about addresses, and copies on a stream that it waits for. */
+/* Memory of a GPU: queries CUDA about addresses, and copies on a stream that it waits for. */
 #include "worker/device/cuda/gpu.h"
 
 #include "worker/device/cuda/gpu_library.h"
@@ -52,6 +52,8 @@ bool muster_gpu_may_be_there(void)
     return muster_gpu_library() != NULL;
 }
 
+/* Only the first attributes decide whether it is memory of a GPU. The others may be missing: then
+ * the range is empty, there is no id, and the context is the primary one. */
 bool muster_gpu_find(const void *data, struct muster_gpu_memory *ret_memory)
 {
     const struct muster_cuda *cuda = muster_gpu_library();

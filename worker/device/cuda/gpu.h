@@ -26,7 +26,7 @@ struct muster_gpu_memory {
     void *context; /* the CUDA context in which it is used */
 };
 
-/* Whether the process can have any: quick; true only if libcuda is loaded. */
+/* Whether the process can have memory of a GPU: true if libcuda is loaded. Quick. */
 bool muster_gpu_may_be_there(void);
 
 /* Finds the allocation of an address. False: it is not memory of a GPU. */

@@ -17,7 +17,7 @@ static struct {
     struct muster_cuda cuda;
 } library = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Called for the first object only: it tells how many objects were ever loaded. */
+/* Called for the first object only; it gets the number of objects that were ever loaded. */
 static int read_load_count(struct dl_phdr_info *info, size_t size, void *ret_count)
 {
     (void)size;
@@ -58,8 +58,8 @@ static const struct muster_cuda *search(unsigned long long load_count)
         } else if (handle != NULL) {
             library.too_old = true;
             muster_log(MUSTER_LOG_WARN,
-                       "libcuda.so.1 is too old (before CUDA 7): memory of a GPU "
-                       "cannot be told from that of the host");
+                       "libcuda.so.1 is too old (before CUDA 7): memory of a GPU cannot be "
+                       "distinguished from memory of the host");
         }
         atomic_store(&library.searched, load_count + 1);
     }

@@ -19,7 +19,7 @@
 
 static struct muster_span share_of(const struct muster_group_run *run, uint32_t rank)
 {
-    return muster_span_part((struct muster_span){.count = run->step->shape->count},
+    return muster_span_part((struct muster_span){.count = run->launch->shape.count},
                             muster_group_rank_count(run), rank);
 }
 
@@ -29,7 +29,7 @@ static muster_status allreduce_whole(struct muster_group_run *run,
     TRY(muster_group_expose(run, exposure));
     TRY(muster_group_wait_for_all_announcements(run));
     return muster_group_reduce_to_output(run, exposure,
-                                         (struct muster_span){.count = run->step->shape->count});
+                                         (struct muster_span){.count = run->launch->shape.count});
 }
 
 /* Reads that rank's share of the result, which is complete. */
@@ -40,7 +40,7 @@ static muster_status read_share(struct muster_group_run *run, uint32_t rank)
     size_t size_bytes = share.count * run->element_size_bytes;
     char *target = muster_group_output_at(run, share.offset);
     uint64_t out = atomic_load_explicit(
-        &muster_group_announcement_of(run, rank, run->step->sequence)->payload[1],
+        &muster_group_announcement_of(run, rank, run->launch->sequence)->payload[1],
         memory_order_relaxed);
     const void *mapped =
         muster_group_map_peer_buffer(run, rank, MUSTER_GROUP_OUTPUT, out + offset, size_bytes);
@@ -56,16 +56,17 @@ static bool overlap(uint64_t one, uint64_t other, uint64_t size_bytes)
     return one - other < size_bytes || other - one < size_bytes;
 }
 
-/* Whether both of two ranks reduce everything. For outputs past the caches that costs less: each
- * rank reads half of the inputs once more, but no rank writes a share for the other one and waits
- * for it. Not if a rank works in place: it would write over input that the other one still reads.
+/* Whether there are two ranks and each reduces everything. That costs less for outputs that are
+ * written past the caches: each rank reads half of the inputs once more, but no rank writes a share
+ * for the other one and waits for it. Not in place: a rank would overwrite input that the other one
+ * still reads.
  * Both ranks get the same answer. */
 static bool is_done_twice(const struct muster_group_run *run, uint64_t size_bytes)
 {
     bool separate = true;
     for (uint32_t rank = 0; rank < muster_group_rank_count(run); rank++) {
         const struct muster_group_announcement *announcement =
-            muster_group_announcement_of(run, rank, run->step->sequence);
+            muster_group_announcement_of(run, rank, run->launch->sequence);
         separate &= !overlap(atomic_load_explicit(&announcement->payload[0], memory_order_relaxed),
                              atomic_load_explicit(&announcement->payload[1], memory_order_relaxed),
                              size_bytes);
@@ -78,8 +79,8 @@ static bool is_done_twice(const struct muster_group_run *run, uint64_t size_byte
 static muster_status allreduce_twice(struct muster_group_run *run,
                                      const struct muster_group_inputs *inputs)
 {
-    const struct muster_span whole = {.count = run->step->shape->count};
-    TRY(muster_group_reduce(run, inputs, whole, true, run->step->out));
+    const struct muster_span whole = {.count = run->launch->shape.count};
+    TRY(muster_group_reduce(run, inputs, whole, true, run->launch->out));
     return muster_group_end_reads(run);
 }
 
@@ -104,8 +105,8 @@ static muster_status allreduce_in_buffers(struct muster_group_run *run,
     return muster_group_end_reads(run);
 }
 
-/* As much of an allreduce as a staging area holds. A rank stages its input but for its own share,
- * which no other rank reads; in its place goes the result of that share. */
+/* As much of an allreduce as a staging area holds. A rank stages its input except its own
+ * share, which no other rank reads; the result of that share takes this place. */
 struct window {
     struct muster_span span;
     uint64_t turn;  /* even or odd: which of the two staging areas */
@@ -129,7 +130,7 @@ static void stage_window(const struct muster_group_run *run, const struct window
 {
     size_t size = run->element_size_bytes;
     const struct muster_span own = share_of_window(run, window, muster_group_own_rank(run));
-    const char *in = (const char *)run->step->in + window->span.offset * size;
+    const char *in = (const char *)run->launch->in + window->span.offset * size;
     char *staged = window_staging_area(run, window, muster_group_own_rank(run));
     size_t before = own.offset * size;
     size_t after = before + own.count * size;
@@ -147,7 +148,7 @@ static muster_status reduce_window(struct muster_group_run *run, const struct wi
     for (uint32_t rank = 0; rank < muster_group_rank_count(run); rank++) {
         inputs.bases[rank] = rank != muster_group_own_rank(run)
                                  ? window_staging_area(run, window, rank)
-                                 : (const char *)run->step->in + window->span.offset * size;
+                                 : (const char *)run->launch->in + window->span.offset * size;
     }
     TRY(muster_group_reduce(run, &inputs, own, false, result));
     muster_group_finish_phase(run, window->phase + 1);
@@ -169,11 +170,11 @@ static muster_status reduce_window(struct muster_group_run *run, const struct wi
  * its own one free. */
 static muster_status allreduce_in_windows(struct muster_group_run *run, uint64_t elements)
 {
-    const struct muster_span whole = {.count = run->step->shape->count};
+    const struct muster_span whole = {.count = run->launch->shape.count};
     uint64_t windows = (whole.count + elements - 1) / elements;
     for (uint64_t i = 0; i < windows; i++) {
         const struct window window = {.span = muster_span_part(whole, windows, i),
-                                      .turn = run->step->sequence + windows - 1 - i,
+                                      .turn = run->launch->sequence + windows - 1 - i,
                                       .phase = 2 * i + 1};
         stage_window(run, &window);
         muster_group_finish_phase(run, window.phase);
@@ -205,7 +206,7 @@ static muster_status allreduce_in_shares(struct muster_group_run *run,
 {
     uint64_t elements = MUSTER_GROUP_STAGING_BYTES / run->element_size_bytes;
     const struct window only = {
-        .span = {.count = run->step->shape->count}, .turn = run->step->sequence, .phase = 1};
+        .span = {.count = run->launch->shape.count}, .turn = run->launch->sequence, .phase = 1};
     if (only.span.count > elements || run->step->method == MUSTER_MEMORY_BUFFERS) {
         return allreduce_large(run, exposure, elements);
     }
@@ -219,6 +220,6 @@ static muster_status allreduce_in_shares(struct muster_group_run *run,
 muster_status muster_group_allreduce(struct muster_group_run *run,
                                      const struct muster_group_exposure *exposure)
 {
-    return run->step->method == MUSTER_MEMORY_SLOTS ? allreduce_whole(run, exposure)
-                                                    : allreduce_in_shares(run, exposure);
+    return run->step->method == MUSTER_MEMORY_STAGED ? allreduce_whole(run, exposure)
+                                                     : allreduce_in_shares(run, exposure);
 }

@@ -1,5 +1,5 @@
 /*
- * The collectives in shared memory, but for allreduce (group_allreduce.c).
+ * The collectives in shared memory, except allreduce (group_allreduce.c).
  *
  * Each exposes this rank's input, waits for the announcements of the ranks it reads from, and reads
  * or reduces. If ranks read each other's own buffers, all wait at the end until all have read.
@@ -21,21 +21,21 @@ static muster_status reduce_scatter(struct muster_group_run *run,
     TRY(muster_group_expose(run, exposure));
     TRY(muster_group_wait_for_all_announcements(run));
     TRY(muster_group_reduce_to_output(
-        run, exposure, muster_shape_input_block(run->step->shape, muster_group_own_rank(run))));
+        run, exposure, muster_shape_input_block(&run->launch->shape, muster_group_own_rank(run))));
     return exposure->in_buffers ? muster_group_end_reads(run) : MUSTER_OK;
 }
 
 static muster_status reduce(struct muster_group_run *run,
                             const struct muster_group_exposure *exposure)
 {
-    bool root = run->step->shape->root == muster_group_own_rank(run);
+    bool root = run->launch->shape.root == muster_group_own_rank(run);
     TRY(muster_group_expose(run, exposure));
     if (root || exposure->in_buffers) {
         TRY(muster_group_wait_for_all_announcements(run));
     }
     if (root) {
         TRY(muster_group_reduce_to_output(run, exposure,
-                                          (struct muster_span){.count = run->step->shape->count}));
+                                          (struct muster_span){.count = run->launch->shape.count}));
     }
     return exposure->in_buffers ? muster_group_end_reads(run) : MUSTER_OK;
 }
@@ -45,7 +45,7 @@ static muster_status broadcast(struct muster_group_run *run,
 {
     struct muster_group_payloads payloads;
     struct muster_group_inputs inputs;
-    uint32_t root = run->step->shape->root;
+    uint32_t root = run->launch->shape.root;
     bool is_root = root == muster_group_own_rank(run);
     const struct muster_group_exposure nothing = {.in_buffers = exposure->in_buffers};
     TRY(muster_group_expose(run, is_root ? exposure : &nothing));
@@ -57,16 +57,17 @@ static muster_status broadcast(struct muster_group_run *run,
     if (!is_root) {
         muster_group_find_input(run, exposure, root, &payloads, &inputs);
         TRY(muster_group_read_input(run, &inputs, root,
-                                    (struct muster_span){.count = run->step->shape->count},
-                                    run->step->out));
+                                    (struct muster_span){.count = run->launch->shape.count},
+                                    run->launch->out));
     }
     return exposure->in_buffers ? muster_group_end_reads(run) : MUSTER_OK;
 }
 
+/* Reads the blocks of the peers, each as soon as its rank has announced, then its own. */
 static muster_status allgather(struct muster_group_run *run,
                                const struct muster_group_exposure *exposure)
 {
-    const struct muster_shape *shape = run->step->shape;
+    const struct muster_shape *shape = &run->launch->shape;
     struct muster_group_payloads payloads;
     struct muster_group_inputs inputs;
     TRY(muster_group_expose(run, exposure));
@@ -87,7 +88,7 @@ static muster_status allgather(struct muster_group_run *run,
         TRY(muster_group_read_input(run, &inputs, rank, (struct muster_span){.count = block.count},
                                     muster_group_output_at(run, block.offset)));
     }
-    run->memory->all_announced = run->step->sequence;
+    run->memory->all_announced = run->launch->sequence;
     return exposure->in_buffers ? muster_group_end_reads(run) : MUSTER_OK;
 }
 
@@ -98,13 +99,14 @@ static muster_status barrier(struct muster_group_run *run,
     return muster_group_wait_for_all_announcements(run);
 }
 
+/* Runs the collective of the step. The method says how this rank's input is exposed. */
 static muster_status carry_out(struct muster_group_run *run)
 {
     const struct muster_group_step *step = run->step;
-    const struct muster_group_exposure exposure = {
-        .in_buffers = step->method == MUSTER_MEMORY_BUFFERS,
-        .size_bytes = muster_shape_input_count(step->shape) * run->element_size_bytes};
-    switch (step->shape->collective) {
+    const struct muster_group_exposure exposure = {.in_buffers =
+                                                       step->method == MUSTER_MEMORY_BUFFERS,
+                                                   .size_bytes = run->launch->sizes.in_bytes};
+    switch (run->launch->shape.collective) {
     case MUSTER_ALLREDUCE:
         return muster_group_allreduce(run, &exposure);
     case MUSTER_REDUCE_SCATTER:
@@ -119,8 +121,8 @@ static muster_status carry_out(struct muster_group_run *run)
     case MUSTER_BARRIER:
         return barrier(run, &exposure);
     default:
-        return muster_error_set(MUSTER_INVALID, "%s is not done in shared memory",
-                                muster_collective_name(step->shape->collective));
+        return muster_error_set(MUSTER_INVALID, "%s cannot run in shared memory",
+                                muster_collective_name(run->launch->shape.collective));
     }
 }
 
@@ -133,7 +135,7 @@ static muster_status end(struct muster_group_run *run, muster_status status, uin
     }
     struct muster_group_rank_slot *slot =
         muster_group_rank_slot_of(run, muster_group_own_rank(run));
-    atomic_store(&slot->withdrawn, run->step->sequence);
+    atomic_store(&slot->withdrawn, run->launch->sequence);
     atomic_thread_fence(memory_order_seq_cst);
     muster_group_wake_sleepers(slot);
     if (run->suspect != UINT32_MAX) {
@@ -144,21 +146,21 @@ static muster_status end(struct muster_group_run *run, muster_status status, uin
 
 /* An output in place has been read before it is written, so its lines are in the caches, as far as
  * they hold it. */
-static bool streams(const struct muster_group_memory *memory, const struct muster_group_step *step,
-                    size_t element_size_bytes)
+static bool streams(const struct muster_group_memory *memory, const struct muster_launch *launch)
 {
-    return step->in != step->out && muster_shape_output_count(step->shape) * element_size_bytes >=
-                                        memory->options.stream_bytes;
+    return launch->in != launch->out && launch->sizes.out_bytes >= memory->options.stream_bytes;
 }
 
 muster_status muster_group_memory_run(struct muster_group_memory *memory,
                                       const struct muster_group_step *step, uint32_t *ret_suspect)
 {
-    size_t element_size_bytes = muster_type_size_bytes((muster_type)step->call->type);
+    const struct muster_launch *launch = step->launch;
     struct muster_group_run run = {.memory = memory,
                                    .step = step,
-                                   .element_size_bytes = element_size_bytes,
-                                   .streams = streams(memory, step, element_size_bytes),
+                                   .launch = launch,
+                                   .element_size_bytes =
+                                       muster_type_size_bytes((muster_type)launch->call.type),
+                                   .streams = streams(memory, launch),
                                    .suspect = UINT32_MAX};
     return end(&run, carry_out(&run), ret_suspect);
 }
@@ -167,7 +169,8 @@ muster_status muster_group_memory_announce(struct muster_group_memory *memory,
                                            const struct muster_group_step *step,
                                            uint32_t *ret_suspect)
 {
-    struct muster_group_run run = {.memory = memory, .step = step, .suspect = UINT32_MAX};
+    struct muster_group_run run = {
+        .memory = memory, .step = step, .launch = step->launch, .suspect = UINT32_MAX};
     muster_status status = muster_group_wait_for_reuse(&run);
     if (status == MUSTER_OK) {
         muster_group_announce(&run, (const uint64_t[2]){0, 0});

@@ -47,7 +47,7 @@ static muster_status differs(const struct muster_group_run *run, uint32_t rank,
 {
     char text[256] = "nothing"; /* a difference in bits that no call of this library has */
     const struct muster_call there = unpack(words);
-    (void)muster_call_matches(run->step->call, &there, text, sizeof text);
+    (void)muster_call_matches(&run->launch->call, &there, text, sizeof text);
     return muster_error_set(MUSTER_INVALID, "rank %u calls differently: %s",
                             run->memory->options.names[rank], text);
 }
@@ -56,16 +56,16 @@ static muster_status differs(const struct muster_group_run *run, uint32_t rank,
 static muster_status compare(const struct muster_group_run *run, uint32_t rank)
 {
     const struct muster_group_announcement *announcement =
-        muster_group_announcement_of(run, rank, run->step->sequence);
+        muster_group_announcement_of(run, rank, run->launch->sequence);
     uint64_t sequence = atomic_load_explicit(&announcement->sequence, memory_order_relaxed);
     uint64_t here[5];
     uint64_t there[5];
     uint64_t difference = 0;
-    if (sequence != run->step->sequence) {
+    if (sequence != run->launch->sequence) {
         return muster_error_set(MUSTER_REJOIN, "rank %u is at operation #%llu already",
                                 run->memory->options.names[rank], (unsigned long long)sequence);
     }
-    pack(run->step->call, here);
+    pack(&run->launch->call, here);
     for (int i = 0; i < 5; i++) {
         there[i] = atomic_load_explicit(&announcement->call[i], memory_order_relaxed);
         difference |= here[i] ^ there[i];
@@ -77,7 +77,7 @@ static muster_status compare(const struct muster_group_run *run, uint32_t rank)
 
 muster_status muster_group_wait_for_reuse(struct muster_group_run *run)
 {
-    uint64_t before = run->step->sequence - 1;
+    uint64_t before = run->launch->sequence - 1;
     for (uint32_t i = 0;
          run->memory->all_announced < before && i + 1 < muster_group_rank_count(run); i++) {
         uint32_t rank = muster_group_peer(run, i);
@@ -92,24 +92,24 @@ muster_status muster_group_wait_for_reuse(struct muster_group_run *run)
 void muster_group_announce(const struct muster_group_run *run, const uint64_t payload[2])
 {
     struct muster_group_announcement *mine =
-        muster_group_announcement_of(run, muster_group_own_rank(run), run->step->sequence);
+        muster_group_announcement_of(run, muster_group_own_rank(run), run->launch->sequence);
     uint64_t words[5];
-    pack(run->step->call, words);
+    pack(&run->launch->call, words);
     for (int i = 0; i < 5; i++) {
         atomic_store_explicit(&mine->call[i], words[i], memory_order_relaxed);
     }
     atomic_store_explicit(&mine->payload[0], payload[0], memory_order_relaxed);
     atomic_store_explicit(&mine->payload[1], payload[1], memory_order_relaxed);
-    run->memory->announced = run->step->sequence;
-    atomic_store_explicit(&mine->sequence, run->step->sequence, memory_order_release);
+    run->memory->announced = run->launch->sequence;
+    atomic_store_explicit(&mine->sequence, run->launch->sequence, memory_order_release);
     muster_group_wake_sleepers(muster_group_rank_slot_of(run, muster_group_own_rank(run)));
 }
 
 muster_status muster_group_wait_for_announcement(struct muster_group_run *run, uint32_t rank)
 {
     const struct muster_group_announcement *theirs =
-        muster_group_announcement_of(run, rank, run->step->sequence);
-    TRY(muster_group_wait(run, rank, &theirs->sequence, run->step->sequence));
+        muster_group_announcement_of(run, rank, run->launch->sequence);
+    TRY(muster_group_wait(run, rank, &theirs->sequence, run->launch->sequence));
     return compare(run, rank);
 }
 
@@ -118,7 +118,7 @@ muster_status muster_group_wait_for_all_announcements(struct muster_group_run *r
     for (uint32_t i = 0; i + 1 < muster_group_rank_count(run); i++) {
         TRY(muster_group_wait_for_announcement(run, muster_group_peer(run, i)));
     }
-    run->memory->all_announced = run->step->sequence;
+    run->memory->all_announced = run->launch->sequence;
     return MUSTER_OK;
 }
 
@@ -128,7 +128,7 @@ void muster_group_finish_phase(const struct muster_group_run *run, uint64_t phas
 {
     struct muster_group_rank_slot *slot =
         muster_group_rank_slot_of(run, muster_group_own_rank(run));
-    atomic_store_explicit(&slot->progress, MUSTER_GROUP_PROGRESS(run->step->sequence, phase),
+    atomic_store_explicit(&slot->progress, MUSTER_GROUP_PROGRESS(run->launch->sequence, phase),
                           memory_order_release);
     muster_group_wake_sleepers(slot);
 }
@@ -137,7 +137,7 @@ muster_status muster_group_wait_for_phase(struct muster_group_run *run, uint32_t
                                           uint64_t phase)
 {
     return muster_group_wait(run, rank, &muster_group_rank_slot_of(run, rank)->progress,
-                             MUSTER_GROUP_PROGRESS(run->step->sequence, phase));
+                             MUSTER_GROUP_PROGRESS(run->launch->sequence, phase));
 }
 
 muster_status muster_group_wait_for_phase_of_all(struct muster_group_run *run, uint64_t phase)
@@ -154,7 +154,7 @@ muster_status muster_group_check_reads(struct muster_group_run *run)
     for (uint32_t i = 0; i + 1 < muster_group_rank_count(run); i++) {
         uint32_t rank = muster_group_peer(run, i);
         uint64_t withdrawn = atomic_load(&muster_group_rank_slot_of(run, rank)->withdrawn);
-        if (withdrawn != 0 && withdrawn <= run->step->sequence) {
+        if (withdrawn != 0 && withdrawn <= run->launch->sequence) {
             return muster_group_check_liveness(run, rank);
         }
     }
@@ -178,21 +178,18 @@ static bool fits_announcement(uint64_t size_bytes)
 muster_status muster_group_expose(struct muster_group_run *run,
                                   const struct muster_group_exposure *exposure)
 {
-    const struct muster_group_step *step = run->step;
     uint64_t payload[2] = {0, 0};
     TRY(muster_group_wait_for_reuse(run));
     if (exposure->in_buffers) {
-        muster_group_announce_allocations(run, exposure->size_bytes,
-                                          muster_shape_output_count(step->shape) *
-                                              run->element_size_bytes);
-        payload[0] = (uint64_t)(uintptr_t)step->in;
-        payload[1] = (uint64_t)(uintptr_t)step->out;
+        muster_group_announce_allocations(run, exposure->size_bytes, run->launch->sizes.out_bytes);
+        payload[0] = (uint64_t)(uintptr_t)run->launch->in;
+        payload[1] = (uint64_t)(uintptr_t)run->launch->out;
     } else if (fits_announcement(exposure->size_bytes)) {
         if (exposure->size_bytes > 0) {
-            memcpy(payload, step->in, exposure->size_bytes);
+            memcpy(payload, run->launch->in, exposure->size_bytes);
         }
     } else {
-        memcpy(muster_group_staging_area_of(run, muster_group_own_rank(run)), step->in,
+        memcpy(muster_group_staging_area_of(run, muster_group_own_rank(run)), run->launch->in,
                exposure->size_bytes);
     }
     muster_group_announce(run, payload);
@@ -205,11 +202,11 @@ void muster_group_find_input(const struct muster_group_run *run,
                              struct muster_group_inputs *inputs)
 {
     const struct muster_group_announcement *announcement =
-        muster_group_announcement_of(run, rank, run->step->sequence);
+        muster_group_announcement_of(run, rank, run->launch->sequence);
     uint64_t first = atomic_load_explicit(&announcement->payload[0], memory_order_relaxed);
     inputs->bases[rank] = NULL;
     if (rank == muster_group_own_rank(run)) {
-        inputs->bases[rank] = run->step->in;
+        inputs->bases[rank] = run->launch->in;
     } else if (exposure->in_buffers) {
         inputs->addresses[rank] = first;
         inputs->bases[rank] = muster_group_map_peer_buffer(run, rank, MUSTER_GROUP_INPUT, first,
@@ -271,5 +268,5 @@ muster_status muster_group_reduce_to_output(struct muster_group_run *run,
     struct muster_group_payloads payloads;
     struct muster_group_inputs inputs;
     muster_group_find_inputs(run, exposure, &payloads, &inputs);
-    return muster_group_reduce(run, &inputs, span, run->streams, run->step->out);
+    return muster_group_reduce(run, &inputs, span, run->streams, run->launch->out);
 }

@@ -35,7 +35,7 @@ char *muster_group_layout_staging_area(const struct muster_group_layout *layout,
            ((size_t)rank * 2 + sequence % 2) * MUSTER_GROUP_STAGING_BYTES;
 }
 
-/* Takes over the descriptor, also on failure. */
+/* Takes the descriptor, also on failure. */
 static muster_status map(int fd, uint32_t ranks, struct muster_group_layout *ret_layout)
 {
     void *base = NULL;

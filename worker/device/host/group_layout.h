@@ -2,13 +2,13 @@
  * The memory that the ranks of a group share: its layout, how it is made and opened, and which
  * ranks are alive.
  *
- *   rank slots      one a rank; written by that rank alone, but for the count of its sleepers
+ *   rank slots      one a rank; written by that rank alone, except the count of its sleepers
  *   staging areas   two a rank, used in turn: input that the other ranks read; pages come with the
  *                   first use
  *
  * Each rank holds a lock (fcntl) on one byte of the memory, the one of its rank. The kernel
- * releases it when the process dies, in whatever way. So a byte without a lock is a death, which a
- * process id would not tell: another process may have the same id by then.
+ * releases it when the process dies, in whatever way. So a byte without a lock means that the
+ * process is dead. A process id would not prove that: another process may have the same id by then.
  *
  * Nothing that is read from this memory is used as a size or an index. Addresses that are read from
  * it go to the kernel only, which fails for invalid ones.
@@ -71,7 +71,7 @@ struct muster_group_layout {
 /* MUSTER_FATAL: no memory or descriptors. */
 MUSTER_CHECKED muster_status muster_group_layout_init(uint32_t ranks,
                                                       struct muster_group_layout *ret_layout);
-/* Takes over the descriptor, also on failure. MUSTER_INVALID: it is not of such memory. */
+/* Takes the descriptor, also on failure. MUSTER_INVALID: it is not of such memory. */
 MUSTER_CHECKED muster_status muster_group_layout_open(int fd, uint32_t ranks,
                                                       struct muster_group_layout *ret_layout);
 void muster_group_layout_finish(struct muster_group_layout *layout);

@@ -39,7 +39,7 @@ static muster_status take_slot(struct muster_group_memory *memory)
     return MUSTER_OK;
 }
 
-/* Creates the memory if fd is -1, else opens it. Takes over fd, also on failure. */
+/* Creates the memory if fd is -1, else opens it. Takes fd, also on failure. */
 static muster_status make(const struct muster_group_memory_options *options, int fd,
                           struct muster_group_memory **ret_memory)
 {

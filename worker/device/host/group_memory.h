@@ -12,9 +12,7 @@
 #ifndef MUSTER_WORKER_DEVICE_HOST_GROUP_MEMORY_H
 #define MUSTER_WORKER_DEVICE_HOST_GROUP_MEMORY_H
 
-#include "collectives/call/call.h"
-#include "collectives/call/shape.h"
-#include "collectives/reduce/reduce.h"
+#include "collectives/call/launch.h"
 
 struct muster_group_memory;
 
@@ -29,7 +27,8 @@ struct muster_group_memory_options {
     const uint32_t *names; /* [ranks] their ranks in error texts; borrowed for its life */
     const uint32_t *order; /* [ranks] the order of reduction; borrowed for its life */
     uint32_t cores;        /* that these ranks may use */
-    size_t stream_bytes;   /* outputs from this size on are written past the caches */
+    size_t stream_bytes;   /* outputs from this size on are written past the caches (non-temporal
+                              stores) */
 };
 
 /* One rank makes the memory; the others get its descriptor and open it. MUSTER_FATAL: no memory or
@@ -37,7 +36,7 @@ struct muster_group_memory_options {
  * rank's slot. */
 MUSTER_CHECKED muster_status muster_group_memory_create(
     const struct muster_group_memory_options *options, struct muster_group_memory **ret_memory);
-/* Takes over the descriptor, also on failure. */
+/* Takes the descriptor, also on failure. */
 MUSTER_CHECKED muster_status
 muster_group_memory_open(const struct muster_group_memory_options *options, int fd,
                          struct muster_group_memory **ret_memory);
@@ -60,15 +59,9 @@ typedef muster_status (*muster_group_memory_check)(void *user, uint32_t *ret_sus
 
 /* One operation on one rank. All pointers are borrowed for the call. */
 struct muster_group_step {
-    uint64_t sequence;
-    const struct muster_call *call; /* compared with that of the other ranks */
-    const struct muster_shape *shape;
-    const struct muster_reduction *reduction; /* NULL where nothing is reduced */
-    unsigned method;                          /* enum muster_memory_method; the same on all ranks */
+    const struct muster_launch *launch; /* its call is compared with that of the other ranks */
+    unsigned method;                    /* enum muster_memory_method; the same on all ranks */
     bool buffers; /* all ranks can read the buffers of all; the same on all ranks */
-    const void *in;
-    void *out;
-    int64_t deadline_ns;
     muster_group_memory_check check;
     void *user; /* of check */
 };
@@ -83,8 +76,8 @@ MUSTER_CHECKED muster_status muster_group_memory_run(struct muster_group_memory 
                                                      uint32_t *ret_suspect);
 
 /* Announces an operation that runs by messages, so that ranks that run another one here end with
- * MUSTER_INVALID. Waits until all ranks have begun the operation before. Uses only sequence, call,
- * deadline_ns and check of the step. */
+ * MUSTER_INVALID. Waits until all ranks have begun the operation before. Of the launch only
+ * sequence, call and deadline_ns are used. */
 MUSTER_CHECKED muster_status muster_group_memory_announce(struct muster_group_memory *memory,
                                                           const struct muster_group_step *step,
                                                           uint32_t *ret_suspect);

@@ -29,7 +29,7 @@ struct muster_group_mappings {
 struct muster_group_memory {
     struct muster_group_memory_options options;
     struct muster_group_layout layout;
-    uint64_t probe;                       /* a random number that the others read as a trial */
+    uint64_t probe; /* a random number that the others read to test the access */
     int64_t pids[MUSTER_GROUP_RANKS_MAX]; /* as seen by this process */
     uint64_t announced;                   /* the last operation that this rank has announced */
     uint64_t all_announced;               /* the last one that all are known to have announced */
@@ -42,6 +42,7 @@ struct muster_group_memory {
 struct muster_group_run {
     struct muster_group_memory *memory;
     const struct muster_group_step *step;
+    const struct muster_launch *launch; /* of the step */
     size_t element_size_bytes;
     bool streams;     /* the output is written past the caches */
     uint32_t suspect; /* the rank to blame, by its name; UINT32_MAX: none */
@@ -96,7 +97,7 @@ static inline uint32_t muster_group_rank_count(const struct muster_group_run *ru
 
 static inline char *muster_group_staging_area_of(const struct muster_group_run *run, uint32_t rank)
 {
-    return muster_group_layout_staging_area(&run->memory->layout, rank, run->step->sequence);
+    return muster_group_layout_staging_area(&run->memory->layout, rank, run->launch->sequence);
 }
 
 static inline struct muster_group_announcement *
@@ -115,7 +116,7 @@ static inline uint32_t muster_group_peer(const struct muster_group_run *run, uin
 
 static inline char *muster_group_output_at(const struct muster_group_run *run, uint64_t element)
 {
-    return (char *)run->step->out + element * run->element_size_bytes;
+    return (char *)run->launch->out + element * run->element_size_bytes;
 }
 
 /* Announcements and phases --------------------------------------------------------------------- */

@@ -56,7 +56,7 @@ static const void *sum(struct segment *segment, uint32_t first, uint32_t level, 
     void *result = target != NULL ? target : scratch_for(segment, level, side);
     if (segment->status == MUSTER_OK) {
         (target != NULL && segment->streams ? muster_stream_combine : muster_reduction_combine)(
-            segment->run->step->reduction, result, lower, upper, segment->count);
+            &segment->run->launch->reduction, result, lower, upper, segment->count);
     }
     return result;
 }

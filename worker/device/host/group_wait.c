@@ -1,15 +1,16 @@
 /*
- * How a rank waits for another one, and how it finds out that it waits in vain.
+ * How a rank waits for another one, and how it notices that the other one has died.
  *
  *   1. poll      only; for as long as the spin policy says, which is 0 without a core for each rank
  *   2. yield     and poll in turn, for 200 us; or not at all if the policy says to sleep
  *   3. sleep     (futex) for at most 1 ms, then 2, 4 ... 16 ms; after each sleep the waiting rank
- *                calls `check`, checks that the other one is alive, and looks at the deadline
+ *                calls `check`, checks that the other one is alive, and checks the deadline
  *
  * A rank that writes wakes the sleepers. No wake is lost: a sleeper increments the count of
  * sleepers and then polls once more; a writer writes and then reads the count. If neither is
- * reordered, one of the two sees the other. The writer is in a hurry and has no memory barrier: the
- * sleeper asks the kernel for a barrier on all processors (membarrier). Where that is forbidden, a
+ * reordered, one of the two sees the other. The writer has no memory barrier, because
+ * writes are frequent and sleeps are rare: the sleeper makes the kernel run a barrier on all
+ * processors (membarrier). Where that is forbidden, a
  * wake may be lost, and the sleep ends by its bound.
  */
 #include "worker/device/host/group_parts.h"
@@ -38,7 +39,7 @@ static bool is_reached(const _Atomic uint64_t *word, uint64_t least)
 
 void muster_group_wake_sleepers(struct muster_group_rank_slot *slot)
 {
-    /* For the compiler only: the sleeper asks for the barrier of the processors. */
+    /* For the compiler only: the sleeper requests the barrier on the processors. */
     atomic_signal_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&slot->sleepers, memory_order_relaxed) == 0) {
         return;
@@ -75,13 +76,13 @@ muster_status muster_group_check_liveness(struct muster_group_run *run, uint32_t
         muster_group_layout_rank_slot(&memory->layout, rank);
     uint32_t name = memory->options.names[rank];
     /* In this order: a rank that leaves writes that before it releases its lock. */
-    bool lives = memory->pids[rank] == getpid() ||
+    bool alive = memory->pids[rank] == getpid() ||
                  muster_group_layout_rank_holder(&memory->layout, rank) != 0;
     uint64_t withdrawn = atomic_load(&slot->withdrawn);
-    if (withdrawn != 0 && withdrawn <= run->step->sequence) {
+    if (withdrawn != 0 && withdrawn <= run->launch->sequence) {
         return muster_error_set(MUSTER_REJOIN, "rank %u has left the group", name);
     }
-    return lives ? MUSTER_OK : muster_group_report_death(run, rank);
+    return alive ? MUSTER_OK : muster_group_report_death(run, rank);
 }
 
 static muster_status report_timeout(struct muster_group_run *run, uint32_t rank)
@@ -158,14 +159,14 @@ muster_status muster_group_wait_slowly(struct muster_group_run *run, uint32_t ra
 {
     const struct muster_group_step *step = run->step;
     if (poll_word(run->memory, word, least) ||
-        follow_policy(run->memory, word, least, step->deadline_ns)) {
+        follow_policy(run->memory, word, least, run->launch->deadline_ns)) {
         return MUSTER_OK;
     }
     struct muster_group_rank_slot *slot = muster_group_layout_rank_slot(&run->memory->layout, rank);
     int64_t sleep_ns = SLEEP_NS;
     int64_t now_ns;
-    while ((now_ns = muster_clock_ns()) < step->deadline_ns) {
-        sleep_for(slot, word, least, earlier(sleep_ns, step->deadline_ns - now_ns));
+    while ((now_ns = muster_clock_ns()) < run->launch->deadline_ns) {
+        sleep_for(slot, word, least, earlier(sleep_ns, run->launch->deadline_ns - now_ns));
         if (is_reached(word, least)) {
             return MUSTER_OK;
         }

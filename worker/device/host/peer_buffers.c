@@ -38,18 +38,18 @@ void muster_group_announce_allocations(const struct muster_group_run *run, size_
 {
     struct muster_group_rank_slot *slot =
         muster_group_rank_slot_of(run, muster_group_own_rank(run));
-    struct muster_group_allocation *allocations = slot->allocations[run->step->sequence % 2];
+    struct muster_group_allocation *allocations = slot->allocations[run->launch->sequence % 2];
     atomic_store_explicit(&slot->freed_count, muster_allocation_freed_count(),
                           memory_order_relaxed);
-    (void)announce_allocation(&allocations[MUSTER_GROUP_INPUT], run->step->in, in_bytes);
-    (void)announce_allocation(&allocations[MUSTER_GROUP_OUTPUT], run->step->out, out_bytes);
+    (void)announce_allocation(&allocations[MUSTER_GROUP_INPUT], run->launch->in, in_bytes);
+    (void)announce_allocation(&allocations[MUSTER_GROUP_OUTPUT], run->launch->out, out_bytes);
 }
 
 bool muster_group_all_allocated(const struct muster_group_run *run)
 {
     for (uint32_t rank = 0; rank < muster_group_rank_count(run); rank++) {
         const struct muster_group_allocation *allocations =
-            muster_group_rank_slot_of(run, rank)->allocations[run->step->sequence % 2];
+            muster_group_rank_slot_of(run, rank)->allocations[run->launch->sequence % 2];
         if (atomic_load_explicit(&allocations[MUSTER_GROUP_INPUT].id, memory_order_relaxed) == 0 ||
             atomic_load_explicit(&allocations[MUSTER_GROUP_OUTPUT].id, memory_order_relaxed) == 0) {
             return false;
@@ -137,7 +137,7 @@ const void *muster_group_map_peer_buffer(const struct muster_group_run *run, uin
     struct muster_group_memory *memory = run->memory;
     const struct muster_group_rank_slot *slot = muster_group_rank_slot_of(run, rank);
     const struct muster_group_allocation *allocation =
-        &slot->allocations[run->step->sequence % 2][side];
+        &slot->allocations[run->launch->sequence % 2][side];
     uint64_t freed_count = atomic_load_explicit(&slot->freed_count, memory_order_relaxed);
     if (freed_count != memory->mappings[rank].freed_count) {
         muster_group_unmap_peer(memory, rank);

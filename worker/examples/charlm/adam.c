@@ -1,3 +1,4 @@
+/* The Adam optimizer, with operations that every processor rounds alike. */
 #include "worker/examples/charlm/adam.h"
 
 #include <math.h>
@@ -6,8 +7,8 @@
 #define SECOND_DECAY 0.999
 #define EPSILON 1e-8F
 
-/* Below this a moment is as good as zero. Without it the moments of characters that are rarely seen
- * decay into numbers that processors compute with a hundred times slower. */
+/* A smaller moment becomes zero. Otherwise the moments of rare characters would decay into denormal
+ * numbers, with which processors compute a hundred times slower. */
 #define NEGLIGIBLE 1e-30F
 
 static inline float decayed(float moment, float decay, float new_value)

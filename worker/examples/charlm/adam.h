@@ -1,7 +1,7 @@
 /*
  * Adam (Kingma and Ba 2015, algorithm 1). Every member runs it on the same averaged gradients, so
- * all keep the same weights without exchanging them: it must give the same bits on any processor.
- * That is why it uses only operations that IEEE 754 rounds exactly, no power function, and is not
+ * all have the same weights without exchanging them, if it gives the same bits on any processor.
+ * Therefore it uses only operations that IEEE 754 rounds exactly, no power function, and is not
  * compiled for particular processors.
  */
 #ifndef CHARLM_ADAM_H
@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-/* What the job must not lose of it, besides the moments. All ones at the start. */
+/* The part of Adam's state besides the moments. Both are 1 at the start. */
 struct charlm_adam_powers {
     double first, second; /* decay rates to the power of the number of steps */
 };

@@ -3,9 +3,8 @@
  *
  *     muster run -n 4 -- charlm
  *
- * What makes it elastic is little: trainer.c registers the state, train() below commits it now and
- * then, returns every status that is not MUSTER_OK, and asks for rank and size anew whenever it is
- * called.
+ * What makes it elastic: trainer.c registers the state; train() below commits it now and then,
+ * returns every status that is not MUSTER_OK, and reads rank and size anew in each call.
  */
 #include <locale.h>
 #include <math.h>
@@ -23,12 +22,12 @@
 
 struct run {
     struct charlm_trainer trainer;
-    /* Of this call of train(). */
-    bool speaks; /* rank 0 does */
+    /* For this call of train(): */
+    bool speaks; /* it prints; true on rank 0 */
     struct timespec reported_at;
     uint64_t reported_step;
-    /* Of the end. */
-    const char *problem; /* why train() failed, if it is not the library that says so */
+    /* For the end: */
+    const char *problem; /* why train() failed, if the library did not fail */
     double held_out_loss;
     uint64_t digest;
     uint32_t size;
@@ -93,7 +92,7 @@ static muster_status fail(struct run *run, muster_status status, const char *pro
     return status;
 }
 
-/* The end of the training, by all members together. */
+/* The end of the training: all members together compute the held-out loss and compare weights. */
 static muster_status conclude(struct run *run)
 {
     bool same = false;
@@ -134,7 +133,7 @@ static muster_status advance(struct run *run)
     return MUSTER_OK;
 }
 
-/* The muster_function: called anew whenever the membership has changed. */
+/* The muster_function: called again after each change of the membership. */
 static muster_status train(muster_session *session, void *user)
 {
     struct run *run = user;
@@ -219,7 +218,8 @@ int main(int argc, char **argv)
     struct charlm_options options;
     struct charlm_data data;
     struct run run = {0};
-    /* Decides which characters can be printed; numbers keep their decimal points. */
+    /* LC_CTYPE only: it decides which characters are printable; numbers keep their decimal points.
+     */
     setlocale(LC_CTYPE, "C.UTF-8");
     setvbuf(stdout, NULL, _IOLBF, 0);
     charlm_options_parse(&options, argc, argv);

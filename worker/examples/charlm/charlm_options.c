@@ -1,3 +1,4 @@
+/* The command line of charlm, by argp. */
 #include "worker/examples/charlm/charlm_options.h"
 
 #include <argp.h>
@@ -38,12 +39,12 @@ static const struct argp_option option_table[] = {
     {"embed", KEY_EMBED, "N", 0, "Numbers that stand for a character [16]", 1},
     {"commit-every", KEY_COMMIT_EVERY, "N", 0, "Steps between two commits [20]", 2},
     {"report-every", KEY_REPORT_EVERY, "N", 0, "Steps between two lines of output [200]", 2},
-    {"pace-ms", KEY_PACE_MS, "MS", 0, "Lets a step take at least so long [0]", 2},
+    {"pace-ms", KEY_PACE_MS, "MS", 0, "Least time of a step [0]", 2},
     {"alone", KEY_ALONE, NULL, 0, "Trains in this process only, without a job", 2},
     {0},
 };
 
-/* The options that are whole numbers: where each goes, and its bounds. */
+/* The options that are whole numbers: their fields and bounds. */
 static const struct whole {
     int key;
     const char *name;

@@ -1,4 +1,4 @@
-/* What charlm is told on its command line. */
+/* The command line of charlm. */
 #ifndef CHARLM_OPTIONS_H
 #define CHARLM_OPTIONS_H
 
@@ -15,13 +15,14 @@ struct charlm_options {
     uint64_t seed;
     uint64_t hidden, layers, context, embed; /* as in struct charlm_shape */
     uint64_t commit_every, report_every;     /* steps */
-    uint64_t pace_ms;                        /* a step takes at least so long */
+    uint64_t pace_ms;                        /* the least time of a step */
     double learning_rate;
     bool alone;
 };
 
-/* Fills in the defaults, then what the command line says. Prints one line and exits on a mistake;
- * prints and exits after --help. */
+/* Fills in the defaults, then the options given. After a mistake it prints one line and exits;
+ * after
+ * --help it prints and exits. */
 void charlm_options_parse(struct charlm_options *options, int argc, char **argv);
 
 #endif

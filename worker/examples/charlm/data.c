@@ -1,3 +1,4 @@
+/* Reads a text and cuts it into training samples. */
 #include "worker/examples/charlm/data.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
  * Text as training samples. A sample is one character and the characters before it in its line; the
  * start of a line is padded with newlines, and the newline that ends a line is predicted too.
  *
- * One line in twenty is held out. Which ones depends on their bytes alone, so that a line that
- * stands in the text twice cannot be both trained on and held out.
+ * One line in twenty is held out. The choice depends on the bytes of the line only, so a line that
+ * occurs twice is not trained on and held out at once.
  */
 #ifndef CHARLM_DATA_H
 #define CHARLM_DATA_H
@@ -27,33 +27,35 @@ struct charlm_data {
     struct charlm_lines held_out;
     uint8_t characters[256]; /* token -> byte */
     size_t vocabulary;
-    uint64_t fingerprint; /* of the bytes read: members with other data are told so */
+    uint64_t fingerprint; /* a digest of the bytes read, to detect members with other data */
 };
 
 /* Reads a file. On failure prints one line that names the file and returns false. */
 bool charlm_data_load(struct charlm_data *data, const char *path);
 
-/* The same from memory; for tests. Borrows text only during the call. */
+/* The same from memory, for tests. */
 bool charlm_data_parse(struct charlm_data *data, const char *text, size_t size_bytes);
 
 void charlm_data_finish(struct charlm_data *data);
 
-/* Writes the sample at the position: the `width` tokens before it, oldest first, and itself. */
+/* Writes the sample at the position: the `width` tokens before it, oldest first, and the token
+ * itself.
+ */
 void charlm_data_sample(const struct charlm_lines *lines, size_t position, size_t width,
                         uint8_t *ret_context, uint8_t *ret_target);
 
-/* Where sample `index` of step `step` stands. It depends on the three numbers alone, so any number
- * of members, each taking its share of the indices, together see the same samples. */
+/* The position of sample `index` of step `step`. It depends on the three numbers only, so any
+ * number of members, each with its share of the indices, use the same samples together. */
 size_t charlm_data_position(const struct charlm_lines *lines, uint64_t seed, uint64_t step,
                             uint64_t index);
 
-/* Whether the tokens stand in the text as a whole line. */
+/* True if the tokens are a whole line of the text. */
 bool charlm_data_contains(const struct charlm_lines *lines, const uint8_t *tokens, size_t count);
 
 /* A well mixed number out of any number (Steele, Lea, Flood 2014, SplitMix64's finaliser). */
 uint64_t charlm_mix(uint64_t number);
 
-/* The next number in [0, 1) of a sequence. */
+/* The next number of a sequence, in [0, 1). */
 float charlm_uniform(uint64_t *sequence);
 
 /* CRC-32 and Adler-32 side by side: two different sums over the same bytes. */

@@ -1,3 +1,4 @@
+/* Draws words from the model, character by character. */
 #include "worker/examples/charlm/invent.h"
 
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static uint8_t draw(const float *probabilities, size_t count, float at)
     return (uint8_t)token;
 }
 
-/* Draws up to a newline. Returns the number of characters, 0 if it does not end in time. */
+/* Draws characters up to a newline. Returns their number; 0: there were too many. */
 static size_t draw_word(struct charlm_model *model, uint64_t *sequence, uint8_t *ret_tokens)
 {
     float probabilities[256];
@@ -34,8 +35,8 @@ static size_t draw_word(struct charlm_model *model, uint64_t *sequence, uint8_t 
     return 0;
 }
 
-/* The text may hold anything, and the model may cut a multi-byte character in two: a terminal gets
- * neither. */
+/* False for control characters of the text, and for multi-byte characters that the model cut in
+ * two: neither may reach a terminal. */
 static bool is_printable(const char *text)
 {
     mbstate_t state = {0};
@@ -59,7 +60,7 @@ static bool already_there(const struct charlm_word *words, size_t count, const c
     return false;
 }
 
-/* Adds words that are known, or that are not, until there are `count` or the tries are used up. */
+/* Adds words of the text (known), or others, until there are `count` or the tries are used up. */
 static size_t collect(struct charlm_model *model, const struct charlm_data *data, uint64_t seed,
                       bool known, struct charlm_word *words, size_t found, size_t count)
 {

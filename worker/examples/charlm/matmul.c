@@ -1,3 +1,4 @@
+/* The matrix product: a plain loop, and one for processors with AVX2. */
 #include "worker/examples/charlm/matmul.h"
 
 /* The compiler vectorises the inner loop. */
@@ -30,8 +31,8 @@ struct task {
 typedef float lanes __attribute__((vector_size(32), aligned(4), may_alias));
 _Static_assert(CHARLM_LANES == 2 * sizeof(lanes) / sizeof(float), "a tile is two registers wide");
 
-/* A tile of C, 4 x CHARLM_LANES, in eight named variables: those stay in registers while A and B
- * stream past, which an array does not with every compiler. */
+/* Adds to a tile of C, 4 x CHARLM_LANES. The tile is in eight named variables, which stay in
+ * registers during the loop; with an array not every compiler does that. */
 AVX2 static inline void add_four_rows(const struct task *task, size_t row, size_t column)
 {
     size_t columns = task->columns;

@@ -1,15 +1,15 @@
 /*
  * C += A B for float32 matrices: the one loop that the training spends its time in.
  *
- * B and C stand row after row; A's elements may be anywhere at fixed strides, so the same loop
- * multiplies by a transposed A without moving it.
+ * B and C are stored by rows. A's elements have fixed strides, so the same loop multiplies by a
+ * transposed A without copying it.
  */
 #ifndef CHARLM_MATMUL_H
 #define CHARLM_MATMUL_H
 
 #include <stddef.h>
 
-/* Columns of B and C come in multiples of this. */
+/* The number of columns of B and C is a multiple of this. */
 #define CHARLM_LANES 16
 
 static inline size_t charlm_round_up(size_t width)
@@ -28,7 +28,7 @@ struct charlm_matrix {
 void charlm_matmul_add(float *c, struct charlm_matrix a, const float *b, size_t rows,
                        size_t columns, size_t depth);
 
-/* The same with what every processor has. */
+/* The same, with instructions that every processor has. */
 void charlm_matmul_add_anywhere(float *c, struct charlm_matrix a, const float *b, size_t rows,
                                 size_t columns, size_t depth);
 

@@ -1,3 +1,4 @@
+/* The model: its parameters in one array, the forward pass, and the gradient by backpropagation. */
 #include "worker/examples/charlm/model.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 /* Samples computed at a time: few enough that their activations stay in the cache. */
 #define CHUNK 64
 
-static void lay_out(struct charlm_model *model)
+static void set_layout(struct charlm_model *model)
 {
     const struct charlm_shape *shape = &model->shape;
     size_t width = charlm_round_up(shape->context * shape->embed);
@@ -32,7 +33,7 @@ static void lay_out(struct charlm_model *model)
 bool charlm_model_init(struct charlm_model *model, const struct charlm_shape *shape)
 {
     *model = (struct charlm_model){.shape = *shape};
-    lay_out(model);
+    set_layout(model);
     size_t widest = model->layers[0].in;
     bool complete = true;
     for (size_t i = 0; i < model->layer_count; i++) {
@@ -71,7 +72,7 @@ void charlm_model_finish(struct charlm_model *model)
     *model = (struct charlm_model){0};
 }
 
-/* Uniform numbers of the given deviation in the part of a matrix that is not padding. */
+/* Uniform random numbers of this deviation, in the part of a matrix that is not padding. */
 static void randomise(float *weights, size_t stride, size_t rows, size_t columns, float deviation,
                       uint64_t *sequence)
 {

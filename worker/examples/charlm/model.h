@@ -1,14 +1,14 @@
 /*
- * The model: the characters before, each looked up in an embedding, side by side; one or two hidden
- * layers with rectifiers; one score a character of the vocabulary; softmax. (The neural
- * probabilistic language model of Bengio et al. 2003, section 2, on characters.)
+ * The model: the embeddings of the characters before, side by side; one or two hidden layers with
+ * rectifiers; one score for each character of the vocabulary; softmax. (The neural probabilistic
+ * language model of Bengio et al. 2003, section 2, on characters.)
  *
  *   context c_1 .. c_n -> E[c_1] | .. | E[c_n] -> W_1 x + b_1 -> max(0, .) -> W_2 x + b_2 ->
  * softmax
  *
- * All parameters stand in one array, so that one allreduce moves all gradients and one copy
- * commits all weights. Widths are padded to multiples of CHARLM_LANES; the padding's parameters are
- * zero, get gradient zero, and so stay zero.
+ * All parameters are in one array, so that one allreduce sums all gradients and one copy commits
+ * all weights. Widths are padded to multiples of CHARLM_LANES; the padding's parameters are zero,
+ * have gradient zero, and so stay zero.
  */
 #ifndef CHARLM_MODEL_H
 #define CHARLM_MODEL_H
@@ -23,7 +23,7 @@
 struct charlm_shape {
     size_t vocabulary; /* characters */
     size_t context;    /* how many of them predict the next one */
-    size_t embed;      /* numbers that stand for a character */
+    size_t embed;      /* numbers that represent a character */
     size_t hidden;     /* units in a hidden layer */
     size_t layers;     /* hidden layers: 1 or 2 */
 };
@@ -42,7 +42,7 @@ struct charlm_model {
     float *parameters;                                /* the embedding, then the layers */
     float *activations[CHARLM_MAX_HIDDEN_LAYERS + 2]; /* of one chunk of samples */
     float *delta,
-        *delta_below; /* the loss's derivatives by one layer's sums, and the layer below's */
+        *delta_below; /* the loss's derivatives by the sums of one layer, and of the one below */
     float *transposed[CHARLM_MAX_HIDDEN_LAYERS + 1]; /* the layers' W, column after column */
 };
 

@@ -1,13 +1,14 @@
+/* A step of training, by all members of the job: samples, gradient, allreduce, optimizer. */
 #include "worker/examples/charlm/trainer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How much of the moving average one step replaces. */
+/* The share of the moving average that one step replaces. */
 #define LOSS_SHARE 0.02
 
-/* Of the learning rate, what is left at the last step. */
+/* The last step's learning rate, as a share of the first one's. */
 #define LAST_RATE 0.1
 
 static uint64_t recipe(const struct charlm_options *options, const struct charlm_data *data)
@@ -70,15 +71,15 @@ muster_status charlm_trainer_register(struct charlm_trainer *trainer, muster_ses
         const char *name;
         void *data;
         size_t size;
-    } regions[] = {
+    } buffers[] = {
         {"progress", &trainer->progress, sizeof(trainer->progress)},
         {"weights", trainer->model.parameters, size},
         {"adam.first", trainer->adam.first, size},
         {"adam.second", trainer->adam.second, size},
     };
-    for (size_t i = 0; i < sizeof(regions) / sizeof(regions[0]); i++) {
+    for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
         muster_status status =
-            muster_register(session, regions[i].name, regions[i].data, regions[i].size);
+            muster_register(session, buffers[i].name, buffers[i].data, buffers[i].size);
         if (status != MUSTER_OK) {
             return status;
         }
@@ -112,9 +113,8 @@ static muster_status add_up(struct charlm_trainer *trainer, void *data, size_t c
                             NULL);
 }
 
-/* Where this member's share of `total` things begins; where the next member's begins is where it
- * ends. The shares differ by one at most, and none is lost if the size does not divide the total.
- */
+/* The begin of the rank's share of `total` items; it ends where the next rank's begins. Shares
+ * differ by one item at most, and no item is left out if the size does not divide the total. */
 static size_t share_begin(const struct charlm_trainer *trainer, size_t total, uint32_t rank)
 {
     return (size_t)((uint64_t)total * rank / charlm_trainer_size(trainer));
@@ -141,8 +141,8 @@ muster_status charlm_trainer_step(struct charlm_trainer *trainer)
     size_t count = trainer->model.parameter_count;
     struct charlm_progress *progress = &trainer->progress;
     struct charlm_batch batch = choose_samples(trainer);
-    /* Every sample weighs the same whoever computes it, so the sum over the members is the average
-     * over the batch even if their shares differ. */
+    /* Every sample has the same weight, so the sum over the members is the average over the batch,
+     * even if the shares differ. */
     float weight = 1.0F / (float)trainer->options->batch;
     memset(trainer->gradient, 0, count * sizeof(float));
     double sum = charlm_model_gradient(&trainer->model, &batch, weight, trainer->gradient);

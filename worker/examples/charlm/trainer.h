@@ -1,8 +1,8 @@
 /*
  * Training with the members of a job, or alone: each member computes the gradient of its share of a
- * step's samples, one allreduce adds them up, and every member applies the same step.
+ * step's samples, one allreduce adds the gradients up, and every member applies the same step.
  *
- * A session of NULL stands for a job of one that needs no collectives.
+ * Without a session (NULL) this process trains alone, without collectives.
  */
 #ifndef CHARLM_TRAINER_H
 #define CHARLM_TRAINER_H
@@ -22,7 +22,7 @@ struct charlm_progress {
     uint64_t steps_done;
     double loss; /* moving average, in nats a character */
     struct charlm_adam_powers powers;
-    uint64_t recipe; /* of the data and the options that change the result */
+    uint64_t recipe; /* a digest of the data and of the options that change the result */
 };
 
 struct charlm_trainer {
@@ -37,19 +37,19 @@ struct charlm_trainer {
     uint8_t *contexts, *targets;
 };
 
-/* False: printed one line that says why; nothing is held. */
+/* False: no memory, after printing one line; nothing is allocated. */
 bool charlm_trainer_init(struct charlm_trainer *trainer, const struct charlm_options *options,
                          const struct charlm_data *data);
 void charlm_trainer_finish(struct charlm_trainer *trainer);
 
-/* Names the state to the session, and uses it from now on. */
+/* Registers the state with the session, and uses the session from now on. */
 MUSTER_CHECKED muster_status charlm_trainer_register(struct charlm_trainer *trainer,
                                                      muster_session *session);
 
 uint32_t charlm_trainer_rank(const struct charlm_trainer *trainer);
 uint32_t charlm_trainer_size(const struct charlm_trainer *trainer);
 
-/* Whether this member was started with the data and options that the job trains with. */
+/* True if this member was started with the data and options that the job trains with. */
 bool charlm_trainer_agrees(const struct charlm_trainer *trainer);
 
 /* One step of training. The average loss of its samples is in progress.loss's moving average. */
@@ -59,7 +59,7 @@ MUSTER_CHECKED muster_status charlm_trainer_step(struct charlm_trainer *trainer)
 MUSTER_CHECKED muster_status charlm_trainer_held_out(struct charlm_trainer *trainer,
                                                      double *ret_loss);
 
-/* The digest of this member's weights, and whether all members have the same. */
+/* The digest of this member's weights; *ret_same: all members have the same. */
 MUSTER_CHECKED muster_status charlm_trainer_digest(struct charlm_trainer *trainer,
                                                    uint64_t *ret_digest, bool *ret_same);
 

@@ -1,3 +1,4 @@
+/* The table of the TCP transport: its object in a fabric, and its links. */
 #include "worker/fabric/tcp/tcp.h"
 
 #include "worker/base/clock.h"
@@ -50,9 +51,9 @@ static uint32_t tcp_addresses(const void *transport, uint32_t most,
                               char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
 {
     const struct tcp *tcp = transport;
-    uint32_t count = tcp->own_count < most ? tcp->own_count : most;
+    uint32_t count = tcp->listen_count < most ? tcp->listen_count : most;
     for (uint32_t i = 0; i < count; i++) {
-        muster_address_print(&tcp->own[i], ret_addresses[i]);
+        muster_address_print(&tcp->listen_addresses[i], ret_addresses[i]);
     }
     return count;
 }
@@ -60,36 +61,37 @@ static uint32_t tcp_addresses(const void *transport, uint32_t most,
 static void tcp_begin_generation(void *transport)
 {
     struct tcp *tcp = transport;
-    muster_tls_renew(&tcp->tls);
+    muster_tls_reload(&tcp->tls);
     muster_common_link_begin_generation(tcp);
 }
 
-static void look_for_silence(struct tcp *tcp)
+static void check_silence(struct tcp *tcp)
 {
     struct muster_dialler *each = NULL;
     struct muster_dialler *next = NULL;
     DL_FOREACH_SAFE(tcp->pending_list.diallers, each, next)
     {
-        muster_tcp_lose_silent((struct tcp_link *)each);
+        muster_tcp_check_silence((struct tcp_link *)each);
     }
 }
 
 static int64_t tcp_timers(void *transport, int64_t now_ns)
 {
     struct tcp *tcp = transport;
-    if (now_ns >= tcp->look_ns) {
-        uint32_t pause_ms = tcp->silence_ms < TCP_LOOK_MS ? tcp->silence_ms : TCP_LOOK_MS;
-        tcp->look_ns = muster_clock_after_ms(pause_ms);
-        look_for_silence(tcp);
+    if (now_ns >= tcp->silence_check_ns) {
+        uint32_t pause_ms =
+            tcp->silence_ms < TCP_SILENCE_CHECK_MS ? tcp->silence_ms : TCP_SILENCE_CHECK_MS;
+        tcp->silence_check_ns = muster_clock_after_ms(pause_ms);
+        check_silence(tcp);
     }
     int64_t due_ns = muster_pending_connections_timers(&tcp->pending_list, now_ns);
-    return due_ns < tcp->look_ns ? due_ns : tcp->look_ns;
+    return due_ns < tcp->silence_check_ns ? due_ns : tcp->silence_check_ns;
 }
 
 /* A link -------------------------------------------------------------------------------------- */
 
-/* Best effort: what the socket takes at once. */
-static void part_at_once(struct tcp_link *end)
+/* Best effort: as much as the socket accepts at once. */
+static void send_goodbye_now(struct tcp_link *end)
 {
     struct tcp_path *path = end->path;
     const struct muster_frame_queue *control = &end->match.control;
@@ -104,8 +106,8 @@ static void part_at_once(struct tcp_link *end)
 static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct tcp_link *end = link->end;
-    if (end->path != NULL && end->parting && !end->parted) {
-        part_at_once(end);
+    if (end->path != NULL && end->goodbye_queued && !end->goodbye_sent) {
+        send_goodbye_now(end);
     }
     muster_tcp_paths_close(end);
     muster_tcp_bundle_destroy(end->bundle);
@@ -124,8 +126,8 @@ static void tcp_peer_left(struct muster_link *link, struct muster_transfer_list 
 static void tcp_send_goodbye(struct muster_link *link)
 {
     struct tcp_link *end = link->end;
-    if (!end->parting) {
-        end->parting = true;
+    if (!end->goodbye_queued) {
+        end->goodbye_queued = true;
         end->calls.wanted = 0;
         muster_match_goodbye(&end->match);
     }
@@ -134,7 +136,8 @@ static void tcp_send_goodbye(struct muster_link *link)
 static bool tcp_goodbye_done(const struct muster_link *link)
 {
     (void)link;
-    return false; /* the peer closes when it has read it, and then the link is not OPEN any more */
+    return false; /* the peer closes when it has read the goodbye, and then the link is not OPEN any
+                     more */
 }
 
 static void tcp_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
@@ -153,7 +156,7 @@ static void tcp_withdraw(struct muster_link *link, const struct muster_operation
 static void tcp_progress(struct muster_link *link)
 {
     struct tcp_link *end = link->end;
-    if (end->tcp->tls != NULL && !muster_tcp_receive_held(end)) {
+    if (end->tcp->tls != NULL && !muster_tcp_receive_buffered(end)) {
         return;
     }
     struct tcp_path *path = end->path_count > 0 ? end->path : NULL;
@@ -194,12 +197,12 @@ create_connection(struct muster_pending_connections *pending_list, int fd,
 static bool is_dialling(const struct muster_link *link)
 {
     const struct tcp_link *end = link->end;
-    for (uint32_t i = 0; i < end->dialling.call_count; i++) {
-        if (end->dialling.calls[i]->pending.phase == MUSTER_PHASE_GREETING) {
+    for (uint32_t i = 0; i < end->dialling.attempt_count; i++) {
+        if (end->dialling.attempts[i]->pending.phase == MUSTER_PHASE_GREETING) {
             return true;
         }
     }
-    return false; /* no hello is out: theirs counts */
+    return false; /* no hello is sent: the peer's attempt counts */
 }
 
 static void timed_out(struct muster_pending_connection *pending)
@@ -221,12 +224,12 @@ static void init_end(struct muster_link *link)
     end->match.link = link;
 }
 
-/* All of the link's connections. */
+/* Whether all connections of the link have ended. */
 static bool is_closed(const struct muster_link *link)
 {
     const struct tcp_link *end = link->end;
-    for (uint32_t i = 0; i < end->path_count; i++) {
-        if (!muster_pending_is_closed(&end->paths[i]->pending)) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
+        if (end->paths[i] != NULL && !muster_pending_is_closed(&end->paths[i]->pending)) {
             return false;
         }
     }

@@ -1,13 +1,12 @@
 /*
- * Inside the TCP transport. tcp.c has the slots, tcp_connect.c listens and accepts, tcp_dial.c
- * dials, tcp_open.c is where both lead, tcp_path.c has the record of a connection, tcp_secure.c has
- * what TLS adds before it is open, tcp_send.c and tcp_receive.c move bytes, tcp_bundle.c those of
- * several connections, tcp_lose.c says what becomes of a link when a connection ends.
+ * Inside the TCP transport; README.md says which file does what. A path is one TCP connection.
  *
- * Either end of a link may dial; when both do, the call of the member with the smaller UUID counts.
+ * Either end of a link may dial; when both do, the attempt of the member with the smaller UUID
+ * counts.
  *
  * Threads: the fabric's lock. A path's record outlives its descriptor until no thread can see it
- * (muster_watch_retire()), so code that had given up the lock looks at path->watch.retired first.
+ * (muster_watch_retire()), so code that had given up the lock checks path->pending.watch.retired
+ * first.
  */
 #ifndef MUSTER_WORKER_FABRIC_TCP_TCP_H
 #define MUSTER_WORKER_FABRIC_TCP_TCP_H
@@ -22,74 +21,77 @@
 #include "worker/fabric/wire/pending_connections.h"
 
 enum {
-    /* Read at once between two frames: a whole eager message and its header. What is staged is
-     * copied once more, so that behind a payload only the next header and little else is. */
+    /* Read by one system call between two frames: a whole eager message and its header. Staged
+     * bytes are copied once more; so behind a payload only a little more than the next header is
+     * staged. */
     TCP_STAGING_BYTES = 20 * 1024,
     TCP_TAIL_BYTES = 4 * 1024,
-    /* Of a connection within this host: what the kernel keeps is still in the cache when the peer
-     * reads it. Beyond, it grows with the round trip and is the kernel's to choose. */
+    /* Send buffer of a connection within this host: what the kernel holds is still in the cache
+     * when the peer reads it. To other hosts the kernel chooses, by the round-trip time. */
     TCP_LOCAL_SEND_BYTES = 192 * 1024,
-    TCP_FRAMES_MAX = 16,    /* given to one system call */
-    TCP_DIAL_MS = 3000,     /* to one address */
-    TCP_REACH_MS = 5000,    /* to all addresses of a peer */
-    TCP_STAGGER_MS = 250,   /* the next one is called, too; RFC 8305, section 8 */
-    TCP_SILENT_MS = 1000,   /* likewise, where one has taken the hello and says nothing */
-    TCP_LISTEN_MAX = 12,    /* addresses */
-    TCP_ANSWERS_MAX = 2,    /* read in one go: "wait", and the answer itself */
-    TCP_SILENCE_MS = 10000, /* without a sign of the peer's host that is due: it is gone */
-    TCP_PROBES_MIN = 3,     /* unanswered, of whether the peer has room again */
-    TCP_LOOK_MS = 1000,     /* for such silence, that often; earlier if tests want it */
+    TCP_FRAMES_MAX = 16,  /* sent by one system call */
+    TCP_DIAL_MS = 3000,   /* for one address */
+    TCP_REACH_MS = 5000,  /* for all addresses of a peer */
+    TCP_STAGGER_MS = 250, /* then the next address is dialled as well; RFC 8305, section 8 */
+    TCP_ANSWER_STAGGER_MS = 1000, /* likewise, after a hello that is not answered */
+    TCP_LISTEN_MAX = 12,          /* addresses */
+    TCP_ANSWERS_MAX = 2,          /* read at once: "wait", and the answer */
+    TCP_SILENCE_MS =
+        10000, /* without a sign of the peer's kernel that is due: the connection is lost */
+    TCP_PROBES_MIN = 3,          /* zero-window probes without an answer */
+    TCP_SILENCE_CHECK_MS = 1000, /* interval of the check for silence; shorter in tests */
 };
 
-struct tcp_outgoing {
+struct tcp_sent_frame {
     struct muster_outgoing frame;
-    size_t sent;         /* of header and data */
-    unsigned char *copy; /* owned: the data, when its transfer was withdrawn half-way */
+    size_t sent;         /* bytes of header and payload */
+    unsigned char *copy; /* owned: the payload, once its transfer was withdrawn */
 };
 
 /* One connection. */
 struct tcp_path {
     struct muster_pending_connection pending; /* first: the path is found by it */
     struct tcp *tcp;
-    struct tcp_link *link; /* NULL until it is known */
+    struct tcp_link *link; /* NULL until the peer is known */
     struct muster_socket_address remote;
     struct muster_tls_channel *tls; /* NULL: plain */
-    bool heard;                     /* the peer's first byte has come: it is TLS's or not */
-    bool secured;                   /* the handshake of TLS is over */
+    bool first_byte_seen;           /* the peer's first byte, which shows whether it uses TLS */
+    bool tls_ready;                 /* the TLS handshake is complete */
 
-    unsigned char header[MUSTER_HELLO_SIZE]; /* a hello, an answer, a frame header coming in */
-    uint32_t have;
-    uint32_t index;          /* of the link's connections, as the dialler counts */
-    uint32_t place;          /* in the link's paths, when it is open */
-    struct tcp_parcel *torn; /* on a bundle: the frame that is half out, or NULL */
-    struct tcp_parcel rest;  /* likewise, once it is acknowledged: it came by another path */
-    struct tcp_held *coming; /* the frame whose payload is coming in, on a bundle */
+    unsigned char header[MUSTER_HELLO_SIZE]; /* of the hello, answer or frame that is arriving */
+    uint32_t have;                           /* bytes of it */
+    uint32_t index; /* among the link's connections, as the dialler counts; 0 opens the link */
+    uint32_t place; /* in link->paths, once it is open */
+    struct tcp_window_entry *partial; /* bundle: the frame that is partly sent, or NULL */
+    struct tcp_window_entry
+        acknowledged_rest; /* bundle: that frame, once acknowledged by way of another path */
+    struct tcp_arrived_frame *arriving; /* bundle: the frame whose payload is arriving */
     struct muster_arrival in;
     bool in_payload;
 
-    struct tcp_outgoing frames[TCP_FRAMES_MAX];
+    struct tcp_sent_frame frames[TCP_FRAMES_MAX];
     uint32_t frame_count;
-    uint32_t passed; /* the first of them: encrypted, and not yet in the kernel's hands */
-    struct muster_frame_queue control; /* goes before frames, but behind one that is half out */
-    bool deaf;                         /* writing has failed: read what is left */
+    uint32_t accepted_count; /* of the first frames: accepted by TLS, but not all by the kernel */
+    struct muster_frame_queue control; /* sent before frames, except a partly sent one */
+    bool send_failed;                  /* only what the peer has sent is still read */
 };
 
-/* The calls of one opening of a link. */
+/* The attempts to open a link, at several addresses. */
 struct tcp_dialling {
-    struct tcp_path *calls[MUSTER_ADDRESSES_MAX]; /* DIALLING or GREETING */
-    uint32_t call_count;
+    struct tcp_path *attempts[MUSTER_ADDRESSES_MAX]; /* DIALLING or GREETING */
+    uint32_t attempt_count;
     uint32_t order[MUSTER_ADDRESSES_MAX]; /* of the peer's addresses */
-    uint32_t count, next;                 /* next: the one to be called */
-    int64_t give_up_ns;
-    int64_t wait_until_ns; /* for the peer's own call, where it cannot be reached */
-    bool waiting;          /* for that, and nothing else */
-    bool crossed, hung_up; /* what some of the calls have come to */
-    bool refused;          /* the peer's host was reached: nobody, or somebody else, is there */
-    bool exhausted;        /* this process can open no more descriptors */
+    uint32_t count, next;                 /* next: the one to dial */
+    int64_t attempts_deadline_ns;
+    int64_t await_peer_until_ns; /* for the peer to dial, where it cannot be reached */
+    bool awaiting_peer;          /* only for that: no attempt is left */
+    bool crossed, peer_closed;   /* results of some attempts */
+    bool refused;                /* the host was reached, but the peer does not answer there */
+    bool exhausted;              /* this process has no descriptor left */
     char failures[MUSTER_REASON_SIZE];
 };
 
-/* First to last. */
+/* A range. */
 struct tcp_ports {
     uint16_t first, last; /* 0: any */
 };
@@ -103,10 +105,10 @@ struct tcp_link {
     struct tcp_path *path;                          /* the first that is OPEN, or NULL */
     struct tcp_path *paths[MUSTER_CONNECTIONS_MAX]; /* OPEN; by place, NULL: none */
     uint32_t path_count;
-    struct tcp_bundle *bundle; /* NULL: one connection and no more */
+    struct tcp_bundle *bundle; /* NULL: a single connection */
     struct muster_bundle_calls calls;
-    struct muster_socket_address there; /* where it was dialled; size 0: the peer has dialled */
-    bool parting, parted;               /* goodbye is queued; it is out */
+    struct muster_socket_address dialled_address; /* size 0: the peer has dialled */
+    bool goodbye_queued, goodbye_sent;            /* sent: by all connections */
     struct tcp_dialling dialling;
 };
 
@@ -115,13 +117,13 @@ _Static_assert((int)MUSTER_CONNECTIONS_MAX <= (int)MUSTER_BUNDLE_PATHS_MAX,
 
 struct tcp {
     struct muster_pending_connections pending_list; /* first */
-    struct muster_host_addresses here;
-    struct muster_socket_address own[TCP_LISTEN_MAX]; /* best first */
-    uint32_t own_count;
-    uint32_t connections;   /* of each link that is dialled from here */
-    uint32_t silence_ms;    /* see TCP_SILENCE_MS */
-    int64_t look_ns;        /* when to look for it next */
-    struct muster_tls *tls; /* held; NULL: connections are plain */
+    struct muster_host_addresses host_addresses;
+    struct muster_socket_address listen_addresses[TCP_LISTEN_MAX]; /* best first */
+    uint32_t listen_count;
+    uint32_t connections;     /* of each link that this member dials */
+    uint32_t silence_ms;      /* see TCP_SILENCE_MS */
+    int64_t silence_check_ns; /* when to check for silence next */
+    struct muster_tls *tls;   /* held; NULL: connections are plain */
     unsigned char *staging, *piece;
 };
 
@@ -130,46 +132,46 @@ struct tcp {
 struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum muster_phase phase,
                                         uint32_t events);
 void muster_tcp_path_close(struct tcp_path *path);
-/* All connections of the link, also those that are not open yet. */
+/* Closes all connections of the link, also pending ones. */
 void muster_tcp_paths_close(struct tcp_link *link);
-/* Ends the calls that are under way but for this one (or NULL), and makes no more. */
-void muster_tcp_calls_drop(struct tcp_link *link, const struct tcp_path *but);
-/* As sendmsg() and readv(), through TLS where the connection has it. held: see tls.h. */
+/* Closes the pending attempts except this one (or NULL), and starts no others. */
+void muster_tcp_attempts_close(struct tcp_link *link, const struct tcp_path *but);
+/* Like sendmsg() and readv(), through TLS if the connection uses it. buffered_only: see tls.h. */
 ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int count);
-/* The first bytes that go out: the socket's buffer is empty, so all of them go, or it is useless.
- */
-bool muster_tcp_path_say(struct tcp_path *path, const unsigned char *bytes, size_t size);
+/* For the first bytes of a connection, when its send buffer is empty: false if not all of them are
+ * sent. */
+bool muster_tcp_path_send_all(struct tcp_path *path, const unsigned char *bytes, size_t size);
 ssize_t muster_tcp_path_receive(struct tcp_path *path, const struct iovec *parts, int count,
-                                bool held);
-/* What failed on it, by the error number that one of the two has left. */
-const char *muster_tcp_path_words(const struct tcp_path *path, int error);
-/* Nothing more is sent. */
-void muster_tcp_path_end(struct tcp_path *path);
-/* Waits for what comes, and for room if `room` or if encrypted bytes wait for it. */
+                                bool buffered_only);
+/* The text for an error number that one of the two has set. */
+const char *muster_tcp_path_error(const struct tcp_path *path, int error);
+/* Ends the stream to the peer. */
+void muster_tcp_path_shutdown(struct tcp_path *path);
+/* Watches for bytes to read; also for room to send if `room`, or if there is a TLS backlog. */
 void muster_tcp_path_watch(struct tcp_path *path, bool room);
 /* See TCP_LOCAL_SEND_BYTES. */
-void muster_tcp_bound_sending(int fd);
-/* For a connection that is open: its end is for muster_tcp_lose_silent() to find. */
-void muster_tcp_be_patient(int fd);
+void muster_tcp_limit_send_buffer(int fd);
+/* For open connections, whose silence muster_tcp_check_silence() detects. */
+void muster_tcp_disable_user_timeout(int fd);
 
 /* tcp_lose.c */
-/* A connection is at its end: the link goes on with the others, or ends too. */
-void muster_tcp_path_lose(struct tcp_path *path, const char *what);
-/* Loses connections whose peer's host gives no sign any more. */
-void muster_tcp_lose_silent(struct tcp_link *end);
+/* A connection has ended: the link goes on with the others, or ends. */
+void muster_tcp_path_lost(struct tcp_path *path, const char *what);
+/* Ends connections whose peer's kernel owes a sign and gives none. */
+void muster_tcp_check_silence(struct tcp_link *end);
 
 /* tcp_open.c */
-/* The first connection of a link is there: calls that are still under way end. */
+/* Opens the link by its first connection, and closes the other attempts. */
 void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections);
-/* One more connection of a bundle. */
-void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link);
+/* Adds a connection to a bundle. */
+void muster_tcp_add_path(struct tcp_path *path, struct tcp_link *link);
 /* Reads up to `size` bytes of a hello or an answer. Returns as muster_pending_count_received()
  * does. */
 int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size);
 
 extern const struct muster_transport muster_tcp_transport;
 
-/* tcp_connect.c: slots, link.h says what each does; and listening. */
+/* tcp_connect.c: slots, see link.h; and listening. */
 void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events);
 bool muster_tcp_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
 void muster_tcp_admit(struct muster_pending_connection *pending, struct muster_link *link);
@@ -178,24 +180,24 @@ MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp,
 
 /* tcp_dial.c */
 void muster_tcp_dial(struct tcp_link *link);
-/* The dialler's time has come: the next address, or all of them again, or what the bundle lacks. */
+/* The dialler is due: dials the next address, or all again, or missing connections of a bundle. */
 void muster_tcp_dial_due(struct tcp_link *link);
-/* It is DIALLING: connect() has ended, or TLS goes on. */
+/* Phase DIALLING: connect() has ended, or the TLS handshake continues. */
 void muster_tcp_connected(struct tcp_path *path);
 void muster_tcp_dial_failed(struct tcp_path *path, int error);
 void muster_tcp_read_answer(struct tcp_path *path);
 
-/* tcp_secure.c: what comes before the hello and its answer. */
-enum muster_tcp_secured {
-    TCP_SECURED = 1,   /* hellos may go and come */
-    TCP_INSECURE = 2,  /* the peer does without TLS: what it says is plain */
-    TCP_UNSECURED = 3, /* not yet; or the path is closed */
-    TCP_BROKEN = 4,    /* TLS has failed, or the connection */
+/* tcp_secure.c: the TLS handshake, before the hello. */
+enum muster_tcp_tls_state {
+    TCP_TLS_READY = 1,   /* the hello may follow */
+    TCP_TLS_PLAIN = 2,   /* the connection is, or the peer's answer will be, plain */
+    TCP_TLS_PENDING = 3, /* continues later; or the path is closed */
+    TCP_TLS_FAILED = 4,  /* TLS or the connection has failed */
 };
-/* For an accepted path, whenever there is something to read. It refuses who cannot be helped. */
-enum muster_tcp_secured muster_tcp_secure_accepted(struct tcp_path *path);
-/* For a path that has just been connected, and whenever there is something to read. */
-enum muster_tcp_secured muster_tcp_secure_dialled(struct tcp_path *path);
+/* For an accepted path, when there is something to read. Refuses peers with which TLS fails. */
+enum muster_tcp_tls_state muster_tcp_secure_accepted(struct tcp_path *path);
+/* For a path that was just connected, and when there is something to read. */
+enum muster_tcp_tls_state muster_tcp_secure_dialled(struct tcp_path *path);
 
 /* tcp_send.c */
 void muster_tcp_flush(struct tcp_path *path);
@@ -203,7 +205,7 @@ void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operati
 
 /* tcp_receive.c */
 void muster_tcp_receive(struct tcp_path *path);
-/* What TLS has read from the sockets and nobody has taken yet. False if the link is gone. */
-bool muster_tcp_receive_held(struct tcp_link *link);
+/* Receives what TLS has already read from the sockets. False: the link is closed. */
+bool muster_tcp_receive_buffered(struct tcp_link *link);
 
 #endif

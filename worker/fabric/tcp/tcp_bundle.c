@@ -1,4 +1,5 @@
-/* See tcp_bundle.h. */
+/* A link of several TCP connections: copies, envelopes and bytes of its frames. wire/bundle.h
+ * decides which connection sends which frame. */
 #include "worker/fabric/tcp/tcp_bundle.h"
 
 #include "worker/fabric/tcp/tcp.h"
@@ -14,17 +15,18 @@
 #include <zlib.h>
 
 enum {
-    BATCH_MAX = 16, /* frames given to one system call */
+    BATCH_MAX = 16, /* frames sent by one system call */
     BATCH_BYTES = 2 * MUSTER_PIECE_BYTES,
-    CALLS_MAX = 4,       /* for each connection, then other links have their turn */
-    AT_NUMBER = 0,       /* 8 */
-    AT_ACKNOWLEDGED = 8, /* 8; the sender of this has all before that number */
-    AT_CHECKSUM = 16,    /* 4, of what stands before */
+    CALLS_MAX = 4, /* system calls for each connection before other links have their turn */
+    /* Offsets in the envelope. */
+    AT_NUMBER = 0,       /* 8 bytes; 0: only an acknowledgement */
+    AT_ACKNOWLEDGED = 8, /* 8 bytes: the sender has received all frames before this number */
+    AT_CHECKSUM = 16,    /* 4 bytes: CRC-32 of the bytes before it */
     HEADER_SIZE = TCP_ENVELOPE_SIZE + MUSTER_FRAME_SIZE,
 };
 
 static const struct muster_bundle_limits limits = {
-    .first_number = 1, /* 0: an acknowledgement alone */
+    .first_number = 1,
     .window_bytes = TCP_WINDOW_BYTES,
     .ahead_max = MUSTER_BUNDLE_WINDOW,
 };
@@ -38,9 +40,9 @@ struct tcp_bundle *muster_tcp_bundle_create(void)
     return bundle;
 }
 
-static struct tcp_parcel *parcel_of(struct tcp_bundle *bundle, uint64_t number)
+static struct tcp_window_entry *entry_of(struct tcp_bundle *bundle, uint64_t number)
 {
-    return &bundle->parcels[muster_bundle_index(number)];
+    return &bundle->window[muster_bundle_index(number)];
 }
 
 void muster_tcp_bundle_destroy(struct tcp_bundle *bundle)
@@ -49,62 +51,63 @@ void muster_tcp_bundle_destroy(struct tcp_bundle *bundle)
         return;
     }
     for (size_t i = 0; i < MUSTER_BUNDLE_WINDOW; i++) {
-        free(bundle->parcels[i].copy);
-        free(bundle->held[i]);
+        free(bundle->window[i].copy);
+        free(bundle->arrived[i]);
     }
     free(bundle);
 }
 
-/* Taking frames ------------------------------------------------------------------------------ */
+/* Frames from the matching ------------------------------------------------------------------- */
 
-static size_t parcel_bytes(const struct tcp_parcel *parcel)
+static size_t entry_bytes(const struct tcp_window_entry *entry)
 {
-    return HEADER_SIZE + (size_t)parcel->frame.size;
+    return HEADER_SIZE + (size_t)entry->frame.size;
 }
 
-/* The frame outlives its transfer, which must not wait for the peer to acknowledge it: the peer may
- * have all it wants and be gone to compute. */
-static bool keep_copy(struct tcp_parcel *parcel, const unsigned char *data)
+/* The frame outlives its transfer. The transfer must not wait for an acknowledgement, which the
+ * peer may send late: once it has all its messages it may compute for long. */
+static bool keep_copy(struct tcp_window_entry *entry, const unsigned char *data)
 {
-    if (parcel->frame.size > 0) {
-        parcel->copy = malloc(parcel->frame.size);
-        if (parcel->copy == NULL) {
+    if (entry->frame.size > 0) {
+        entry->copy = malloc(entry->frame.size);
+        if (entry->copy == NULL) {
             return false;
         }
-        memcpy(parcel->copy, data, parcel->frame.size);
+        memcpy(entry->copy, data, entry->frame.size);
     }
-    parcel->frame.data = parcel->copy;
+    entry->frame.data = entry->copy;
     return true;
 }
 
-/* Returns NULL if there is no frame, no room in the window, or no memory. */
-static struct tcp_parcel *take_frame(struct tcp_link *link)
+/* Adds the next frame to the window: control frames first. NULL: no frame, no room, or no memory.
+ */
+static struct tcp_window_entry *add_next_frame(struct tcp_link *link)
 {
     struct tcp_bundle *bundle = link->bundle;
     struct muster_match *match = &link->match;
-    struct tcp_parcel *parcel = parcel_of(bundle, bundle->frames.next_out);
+    struct tcp_window_entry *entry = entry_of(bundle, bundle->frames.next_out);
     if (!muster_bundle_has_room(&bundle->frames)) {
         return NULL;
     }
-    memset(parcel, 0, sizeof *parcel);
-    if (!muster_whole_frame_next_control(match, &parcel->frame) &&
-        !muster_match_next(match, &parcel->frame)) {
+    memset(entry, 0, sizeof *entry);
+    if (!muster_whole_frame_next_control(match, &entry->frame) &&
+        !muster_match_next(match, &entry->frame)) {
         return NULL;
     }
-    if (!keep_copy(parcel, parcel->frame.data)) {
+    if (!keep_copy(entry, entry->frame.data)) {
         match->broken = true;
         muster_link_mark(link->link);
         return NULL;
     }
-    parcel->number = muster_bundle_add(&bundle->frames, parcel->frame.size);
-    return parcel;
+    entry->number = muster_bundle_add(&bundle->frames, entry->frame.size);
+    return entry;
 }
 
-/* Going out ---------------------------------------------------------------------------------- */
+/* Sending ------------------------------------------------------------------------------------ */
 
-/* What one system call sends on one path. */
+/* The frames and bytes of one system call on one path. */
 struct batch {
-    struct tcp_parcel *parcels[BATCH_MAX];
+    struct tcp_window_entry *entries[BATCH_MAX];
     uint32_t count;
     size_t bytes;
     struct iovec parts[3 * BATCH_MAX + 1];
@@ -120,7 +123,8 @@ static void write_envelope(struct tcp_bundle *bundle, uint64_t number, unsigned 
     muster_bytes_put(envelope + AT_CHECKSUM, crc32(0, envelope, AT_CHECKSUM), 4);
 }
 
-/* Adds what is left of `bytes` behind the first `*skip` ones of the whole. */
+/* Adds the bytes to the batch, except the first *skip ones; reduces *skip by what it has skipped.
+ */
 static void add_part(struct batch *batch, unsigned char *bytes, size_t size, size_t *skip)
 {
     size_t skipped = *skip < size ? *skip : size;
@@ -132,26 +136,27 @@ static void add_part(struct batch *batch, unsigned char *bytes, size_t size, siz
     }
 }
 
-static void add_parts(struct batch *batch, struct tcp_parcel *parcel)
+static void add_parts(struct batch *batch, struct tcp_window_entry *entry)
 {
-    size_t skip = parcel->sent;
-    batch->parcels[batch->count++] = parcel;
-    add_part(batch, parcel->envelope, TCP_ENVELOPE_SIZE, &skip);
-    add_part(batch, parcel->frame.header, MUSTER_FRAME_SIZE, &skip);
-    add_part(batch, parcel->frame.data, parcel->frame.size, &skip);
+    size_t skip = entry->sent;
+    batch->entries[batch->count++] = entry;
+    add_part(batch, entry->envelope, TCP_ENVELOPE_SIZE, &skip);
+    add_part(batch, entry->frame.header, MUSTER_FRAME_SIZE, &skip);
+    add_part(batch, entry->frame.data, entry->frame.size, &skip);
 }
 
-/* It waits for a path, and gets this one. */
-static void add_parcel(struct batch *batch, const struct tcp_path *path, struct tcp_parcel *parcel)
+/* Gives a waiting frame to this path. */
+static void carry_entry(struct batch *batch, const struct tcp_path *path,
+                        struct tcp_window_entry *entry)
 {
     struct tcp_bundle *bundle = path->link->bundle;
-    muster_bundle_carry(&bundle->frames, parcel->number, path->place);
-    parcel->sent = 0;
-    write_envelope(bundle, parcel->number, parcel->envelope);
-    add_parts(batch, parcel);
+    muster_bundle_carry(&bundle->frames, entry->number, path->place);
+    entry->sent = 0;
+    write_envelope(bundle, entry->number, entry->envelope);
+    add_parts(batch, entry);
 }
 
-/* An acknowledgement for itself, to path->control. */
+/* Queues an acknowledgement without a frame in path->control. */
 static void acknowledge(struct tcp_path *path)
 {
     struct tcp_link *link = path->link;
@@ -170,25 +175,26 @@ static bool has_room(const struct batch *batch)
     return batch->count < BATCH_MAX && batch->bytes < BATCH_BYTES;
 }
 
-/* The frame that is half out goes first, then acknowledgements, then what nobody carries, by
- * number, then new ones. */
+/* In this order: the rest of a partly sent frame, since the stream must go on there;
+ * acknowledgements; frames that wait for a path, lowest number first, since the peer needs them
+ * first; new frames. */
 static void fill(struct batch *batch, struct tcp_path *path)
 {
     struct tcp_bundle *bundle = path->link->bundle;
-    struct tcp_parcel *parcel = NULL;
+    struct tcp_window_entry *entry = NULL;
     uint64_t number = 0;
     size_t none = 0;
-    if (path->torn != NULL) {
-        add_parts(batch, path->torn);
+    if (path->partial != NULL) {
+        add_parts(batch, path->partial);
     }
     add_part(batch, path->control.bytes + path->control.start,
              path->control.end - path->control.start, &none);
     while (has_room(batch) && (number = muster_bundle_next_waiting(&bundle->frames, number)) !=
                                   bundle->frames.next_out) {
-        add_parcel(batch, path, parcel_of(bundle, number));
+        carry_entry(batch, path, entry_of(bundle, number));
     }
-    while (has_room(batch) && (parcel = take_frame(path->link)) != NULL) {
-        add_parcel(batch, path, parcel);
+    while (has_room(batch) && (entry = add_next_frame(path->link)) != NULL) {
+        carry_entry(batch, path, entry);
     }
     if (batch->part_count == 0 && bundle->frames.acknowledgement_due) {
         acknowledge(path);
@@ -197,83 +203,87 @@ static void fill(struct batch *batch, struct tcp_path *path)
     }
 }
 
-static void note_sent(struct tcp_link *link, struct tcp_parcel *parcel)
+static void complete_transfer(struct tcp_link *link, struct tcp_window_entry *entry)
 {
-    const struct muster_outgoing frame = parcel->frame;
-    parcel->frame.transfer = NULL;
+    const struct muster_outgoing frame = entry->frame;
+    entry->frame.transfer = NULL;
     muster_match_sent(&link->match, &frame);
 }
 
-/* In the kernel's hands, also what TLS has made of it. */
-static bool is_out(const struct tcp_link *link, uint64_t number)
+/* Whether the kernel has accepted all bytes of the frame, also those that TLS has made of it. */
+static bool is_sent(const struct tcp_link *link, uint64_t number)
 {
-    const struct tcp_parcel *parcel = parcel_of(link->bundle, number);
+    const struct tcp_window_entry *entry = entry_of(link->bundle, number);
     uint32_t place = muster_bundle_carrier(&link->bundle->frames, number);
-    return place != MUSTER_BUNDLE_NO_PATH && parcel->sent == parcel_bytes(parcel) &&
+    return place != MUSTER_BUNDLE_NO_PATH && entry->sent == entry_bytes(entry) &&
            !muster_tls_has_backlog(link->paths[place]->tls);
 }
 
-/* A message is out when all before it are: the peer does not look at it earlier, and this member
- * may not come back for long. */
-static void end_transfers(struct tcp_link *link)
+/* A transfer completes when its frames and all frames before them are sent: the peer cannot deliver
+ * them earlier, and after its transfers this member may compute for long without sending the rest.
+ */
+static void complete_transfers(struct tcp_link *link)
 {
     const struct muster_bundle *frames = &link->bundle->frames;
-    for (uint64_t number = frames->first_out; number != frames->next_out && is_out(link, number);
+    for (uint64_t number = frames->first_out; number != frames->next_out && is_sent(link, number);
          number++) {
-        note_sent(link, parcel_of(link->bundle, number));
+        complete_transfer(link, entry_of(link->bundle, number));
     }
 }
 
-/* The connection that it is half out on needs the rest to find the next frame. */
-static void leave_rest(struct tcp_link *link, struct tcp_parcel *parcel)
+/* An acknowledged frame that is partly sent: it arrived by another path. Its rest is still sent, or
+ * the peer could not find the next frame in the stream; the path keeps it, so the window can move
+ * on. */
+static void leave_acknowledged_rest(struct tcp_link *link, struct tcp_window_entry *entry)
 {
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         struct tcp_path *path = link->paths[i];
-        if (path != NULL && path->torn == parcel) {
-            path->rest = *parcel;
-            path->rest.frame.transfer = NULL;
-            path->torn = &path->rest;
-            parcel->copy = NULL;
+        if (path != NULL && path->partial == entry) {
+            path->acknowledged_rest = *entry;
+            path->acknowledged_rest.frame.transfer = NULL;
+            path->partial = &path->acknowledged_rest;
+            entry->copy = NULL;
             return;
         }
     }
 }
 
-/* The peer has it. */
-static void finish_parcel(struct tcp_link *link, struct tcp_parcel *parcel)
+/* The frame is acknowledged and out of the window. */
+static void retire_entry(struct tcp_link *link, struct tcp_window_entry *entry)
 {
-    if (parcel->sent > 0 && parcel->sent < parcel_bytes(parcel)) {
-        leave_rest(link, parcel);
+    if (entry->sent > 0 && entry->sent < entry_bytes(entry)) {
+        leave_acknowledged_rest(link, entry);
     }
-    free(TAKE(parcel->copy));
-    note_sent(link, parcel);
+    free(TAKE(entry->copy));
+    complete_transfer(link, entry);
 }
 
-static void drop_rest(struct tcp_path *path)
+static void drop_partial(struct tcp_path *path)
 {
-    if (path->torn == &path->rest) {
-        free(TAKE(path->rest.copy));
+    if (path->partial == &path->acknowledged_rest) {
+        free(TAKE(path->acknowledged_rest.copy));
     }
-    path->torn = NULL;
+    path->partial = NULL;
 }
 
-static size_t advance_parcel(struct tcp_parcel *parcel, size_t bytes)
+static size_t advance_entry(struct tcp_window_entry *entry, size_t bytes)
 {
-    size_t left = parcel_bytes(parcel) - parcel->sent;
+    size_t left = entry_bytes(entry) - entry->sent;
     size_t taken = bytes < left ? bytes : left;
-    parcel->sent += taken;
+    entry->sent += taken;
     return bytes - taken;
 }
 
-/* So many bytes of the batch are out. What was not begun may go by another path. */
+/* The kernel has accepted this many bytes of the batch. Frames without any of them wait again, for
+ * any path. */
 static void advance(struct batch *batch, struct tcp_path *path, size_t bytes)
 {
     struct tcp_link *link = path->link;
     uint32_t first = 0;
-    if (path->torn != NULL) {
-        bytes = advance_parcel(path->torn, bytes);
-        if (path->torn->sent == parcel_bytes(path->torn)) {
-            drop_rest(path);
+    if (path->partial != NULL) {
+        bytes = advance_entry(path->partial, bytes);
+        if (path->partial->sent == entry_bytes(path->partial)) {
+            drop_partial(path);
         }
         first = 1;
     }
@@ -282,22 +292,22 @@ static void advance(struct batch *batch, struct tcp_path *path, size_t bytes)
     path->control.start += control;
     bytes -= control;
     for (uint32_t i = first; i < batch->count; i++) {
-        struct tcp_parcel *parcel = batch->parcels[i];
-        bytes = advance_parcel(parcel, bytes);
-        if (parcel->sent == 0) {
-            muster_bundle_put_back(&link->bundle->frames, parcel->number);
-        } else if (parcel->sent < parcel_bytes(parcel)) {
-            path->torn = parcel;
+        struct tcp_window_entry *entry = batch->entries[i];
+        bytes = advance_entry(entry, bytes);
+        if (entry->sent == 0) {
+            muster_bundle_put_back(&link->bundle->frames, entry->number);
+        } else if (entry->sent < entry_bytes(entry)) {
+            path->partial = entry;
         }
     }
-    end_transfers(link);
+    complete_transfers(link);
 }
 
 enum outcome {
-    OUT_ALL,
-    OUT_PARTLY, /* the path waits for room */
-    OUT_NOTHING,
-    OUT_GONE, /* the path is closed, and the link perhaps too */
+    SENT_ALL,
+    SENT_PARTLY, /* the path waits for room in the socket */
+    SENT_NOTHING,
+    SENT_PATH_GONE, /* the path is closed, and perhaps the link */
 };
 
 static enum outcome send_batch(struct tcp_path *path)
@@ -306,11 +316,11 @@ static enum outcome send_batch(struct tcp_path *path)
     struct batch batch = {.count = 0};
     muster_fabric_yield(fabric);
     if (path->pending.watch.retired) {
-        return OUT_GONE;
+        return SENT_PATH_GONE;
     }
     fill(&batch, path);
     if (batch.part_count == 0 && !muster_tls_has_backlog(path->tls)) {
-        return OUT_NOTHING;
+        return SENT_NOTHING;
     }
     muster_fabric_unlock(fabric);
     ssize_t sent = muster_tcp_path_send(path, batch.parts, batch.part_count);
@@ -318,52 +328,53 @@ static enum outcome send_batch(struct tcp_path *path)
     muster_fabric_lock(fabric);
     advance(&batch, path, sent > 0 ? (size_t)sent : 0);
     if (sent < 0 && error != EAGAIN && error != EINTR) {
-        path->deaf = true; /* reading says what has become of it */
+        path->send_failed = true; /* reading will report how it ended */
         muster_tcp_bundle_abandon(path);
         muster_tcp_path_watch(path, false);
-        return OUT_PARTLY;
+        return SENT_PARTLY;
     }
     bool all = sent >= 0 && (size_t)sent == batch.bytes && !muster_tls_has_backlog(path->tls);
     muster_tcp_path_watch(path, !all);
-    return all ? OUT_ALL : OUT_PARTLY;
+    return all ? SENT_ALL : SENT_PARTLY;
 }
 
-/* The next path in turn that takes something; NULL if none does. */
+/* The next path in turn that is ready to send; NULL if none is. */
 static struct tcp_path *choose_path(struct tcp_link *link)
 {
     uint32_t ready = 0;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         const struct tcp_path *path = link->paths[i];
-        bool takes = path != NULL && !path->deaf && (path->pending.watch.events & EPOLLOUT) == 0;
+        bool takes =
+            path != NULL && !path->send_failed && (path->pending.watch.events & EPOLLOUT) == 0;
         ready |= (uint32_t)takes << i;
     }
     uint32_t place = muster_bundle_choose(&link->bundle->frames, ready);
     return place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
 }
 
-static bool all_is_out(const struct tcp_link *link)
+static bool all_is_sent(const struct tcp_link *link)
 {
     const struct muster_bundle *frames = &link->bundle->frames;
     for (uint64_t number = frames->first_out; number != frames->next_out; number++) {
-        if (!is_out(link, number)) {
+        if (!is_sent(link, number)) {
             return false;
         }
     }
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        if (link->paths[i] != NULL && link->paths[i]->torn != NULL) {
+        if (link->paths[i] != NULL && link->paths[i]->partial != NULL) {
             return false;
         }
     }
     return link->match.control.start == link->match.control.end;
 }
 
-static void part(struct tcp_link *link)
+static void send_end_of_stream(struct tcp_link *link)
 {
-    if (link->parting && !link->parted && all_is_out(link)) {
-        link->parted = true;
+    if (link->goodbye_queued && !link->goodbye_sent && all_is_sent(link)) {
+        link->goodbye_sent = true;
         for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
             if (link->paths[i] != NULL) {
-                muster_tcp_path_end(link->paths[i]);
+                muster_tcp_path_shutdown(link->paths[i]);
             }
         }
     }
@@ -373,14 +384,14 @@ void muster_tcp_bundle_flush(struct tcp_link *link)
 {
     uint32_t calls = 0;
     uint32_t idle =
-        0; /* paths in a row that have nothing to send: one may be half through a frame */
+        0; /* paths in a row that had nothing to send; the next may have a partial frame */
     struct tcp_path *path = NULL;
     while (idle < link->path_count && (path = choose_path(link)) != NULL) {
         enum outcome outcome = send_batch(path);
-        if (outcome == OUT_GONE) {
+        if (outcome == SENT_PATH_GONE) {
             return;
         }
-        if (outcome == OUT_NOTHING) {
+        if (outcome == SENT_NOTHING) {
             idle++;
             continue;
         }
@@ -390,15 +401,15 @@ void muster_tcp_bundle_flush(struct tcp_link *link)
             return;
         }
     }
-    part(link);
+    send_end_of_stream(link);
 }
 
 void muster_tcp_bundle_abandon(struct tcp_path *path)
 {
     struct muster_bundle *frames = &path->link->bundle->frames;
-    drop_rest(path);
+    drop_partial(path);
     muster_bundle_abandon(frames, path->place);
-    frames->acknowledgement_due = true; /* the last one may have been lost with it */
+    frames->acknowledgement_due = true; /* the last one may be lost */
     muster_link_mark(path->link->link);
 }
 
@@ -406,33 +417,33 @@ void muster_tcp_bundle_withdraw(struct tcp_link *link, const struct muster_opera
 {
     const struct muster_bundle *frames = &link->bundle->frames;
     for (uint64_t number = frames->first_out; number != frames->next_out; number++) {
-        struct tcp_parcel *parcel = parcel_of(link->bundle, number);
-        const struct muster_transfer *transfer = parcel->frame.transfer;
+        struct tcp_window_entry *entry = entry_of(link->bundle, number);
+        const struct muster_transfer *transfer = entry->frame.transfer;
         if (transfer != NULL && muster_operation_has(operation, &transfer->key)) {
-            /* The peer needs the frame to go on with the next number. */
-            parcel->frame.transfer = NULL;
+            /* The frame stays: the peer needs it to deliver the next number. */
+            entry->frame.transfer = NULL;
         }
     }
 }
 
-/* Coming in ---------------------------------------------------------------------------------- */
+/* Receiving ---------------------------------------------------------------------------------- */
 
-/* The peer has all before this number. */
+/* The peer has received all frames before this number. */
 static muster_status acknowledged(struct tcp_link *link, uint64_t number)
 {
     struct muster_bundle *frames = &link->bundle->frames;
     uint64_t oldest = 0;
     if (!muster_bundle_acknowledge_before(frames, number)) {
-        return muster_error_set(MUSTER_INVALID, "an acknowledgement of what was not sent");
+        return muster_error_set(MUSTER_INVALID, "an acknowledgement of a frame that was not sent");
     }
     while (muster_bundle_retire(frames, &oldest)) {
-        finish_parcel(link, parcel_of(link->bundle, oldest));
+        retire_entry(link, entry_of(link->bundle, oldest));
     }
     muster_link_mark(link->link);
     return MUSTER_OK;
 }
 
-muster_status muster_tcp_bundle_begin(struct tcp_path *path)
+muster_status muster_tcp_bundle_receive_header(struct tcp_path *path)
 {
     const unsigned char *envelope = path->header;
     struct muster_frame frame;
@@ -441,7 +452,7 @@ muster_status muster_tcp_bundle_begin(struct tcp_path *path)
         return muster_error_set(MUSTER_INVALID, "an envelope with a wrong checksum");
     }
     if (muster_bundle_judge(&path->link->bundle->frames, number) == MUSTER_BUNDLE_TOO_FAR) {
-        return muster_error_set(MUSTER_INVALID, "more frames ahead than were agreed");
+        return muster_error_set(MUSTER_INVALID, "a frame too far ahead of the missing one");
     }
     TRY(muster_frame_decode(path->header + TCP_ENVELOPE_SIZE, &frame));
     if (frame.length > MUSTER_PIECE_BYTES || (number == 0 && frame.length > 0)) {
@@ -451,22 +462,22 @@ muster_status muster_tcp_bundle_begin(struct tcp_path *path)
     if (number == 0) {
         return MUSTER_OK;
     }
-    struct tcp_held *held = malloc(sizeof *held + frame.length);
-    if (held == NULL) {
+    struct tcp_arrived_frame *arrived = malloc(sizeof *arrived + frame.length);
+    if (arrived == NULL) {
         return muster_error_set(MUSTER_INVALID, "out of memory for a frame");
     }
-    held->number = number;
-    held->frame = frame;
-    held->have = 0;
-    path->coming = held;
+    arrived->number = number;
+    arrived->frame = frame;
+    arrived->have = 0;
+    path->arriving = arrived;
     return MUSTER_OK;
 }
 
-static muster_status hand_over(struct tcp_link *link, const struct tcp_held *held)
+static muster_status deliver(struct tcp_link *link, const struct tcp_arrived_frame *arrived)
 {
     struct muster_arrival arrival = {.piece = link->tcp->piece};
     muster_status status =
-        muster_whole_frame_consume(&link->match, &arrival, &held->frame, held->payload);
+        muster_whole_frame_consume(&link->match, &arrival, &arrived->frame, arrived->payload);
     if (status == MUSTER_OK) {
         status = muster_whole_frame_complete(&link->match, &arrival);
     }
@@ -474,21 +485,21 @@ static muster_status hand_over(struct tcp_link *link, const struct tcp_held *hel
     return status;
 }
 
-muster_status muster_tcp_bundle_end(struct tcp_path *path)
+muster_status muster_tcp_bundle_receive_frame(struct tcp_path *path)
 {
     struct tcp_bundle *bundle = path->link->bundle;
-    struct tcp_held *held = TAKE(path->coming);
-    if (muster_bundle_arrive(&bundle->frames, held->number) != MUSTER_BUNDLE_NEW) {
-        muster_link_mark(path->link->link); /* to acknowledge it */
-        free(held);
+    struct tcp_arrived_frame *arrived = TAKE(path->arriving);
+    if (muster_bundle_arrive(&bundle->frames, arrived->number) != MUSTER_BUNDLE_NEW) {
+        muster_link_mark(path->link->link); /* to send an acknowledgement */
+        free(arrived);
         return MUSTER_OK;
     }
-    bundle->held[muster_bundle_index(held->number)] = held;
+    bundle->arrived[muster_bundle_index(arrived->number)] = arrived;
     while (muster_bundle_has_next(&bundle->frames)) {
-        held = TAKE(bundle->held[muster_bundle_index(bundle->frames.next_in)]);
-        muster_bundle_deliver(&bundle->frames, held->frame.length);
-        muster_status status = hand_over(path->link, held);
-        free(held);
+        arrived = TAKE(bundle->arrived[muster_bundle_index(bundle->frames.next_in)]);
+        muster_bundle_deliver(&bundle->frames, arrived->frame.length);
+        muster_status status = deliver(path->link, arrived);
+        free(arrived);
         if (status != MUSTER_OK) {
             return status;
         }

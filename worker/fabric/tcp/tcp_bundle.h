@@ -1,12 +1,9 @@
 /*
- * A link of several connections: its frames are numbered, any connection takes the next ones, and
- * the other end puts them in order again before it looks at them. Each frame is kept until the peer
- * has acknowledged it, so that the others carry on when a connection breaks: what was on it and is
- * not acknowledged goes again, and what comes twice is dropped. A link of one connection has none
- * of this.
- *
- * Before each frame stands an envelope (README.md has the table). One with number 0 only
- * acknowledges: the frame behind it says nothing.
+ * A link of several TCP connections. wire/bundle.h numbers its frames, chooses a connection for
+ * each and delivers them in order; this adds the bytes: a copy of each frame until the peer
+ * acknowledges it, and an envelope in front of it with its number and a cumulative acknowledgement
+ * (wire/README.md has the table). An envelope with number 0 only acknowledges; the frame after it
+ * is empty. A link of one connection has no envelopes and no copies.
  *
  * Threads: the fabric's lock.
  */
@@ -24,45 +21,45 @@ enum {
 struct tcp_path;
 struct tcp_link;
 
-/* A frame on its way. */
-struct tcp_parcel {
-    struct muster_outgoing frame; /* its transfer is NULL once it has ended or was withdrawn */
-    unsigned char *copy;          /* owned: its data */
+/* A frame in the window. */
+struct tcp_window_entry {
+    struct muster_outgoing frame; /* transfer: NULL once it is complete or withdrawn */
+    unsigned char *copy;          /* owned: the payload */
     uint64_t number;
     unsigned char envelope[TCP_ENVELOPE_SIZE];
-    size_t sent; /* on the path that carries it, of envelope, header and data */
+    size_t sent; /* bytes of envelope, header and payload, on the path that carries it */
 };
 
-/* A frame that has come, or is coming. */
-struct tcp_held {
+/* A frame that has arrived, or is arriving. */
+struct tcp_arrived_frame {
     uint64_t number;
     struct muster_frame frame;
-    uint32_t have; /* of the payload */
+    uint32_t have; /* bytes of the payload */
     _Alignas(16) unsigned char payload[];
 };
 
 struct tcp_bundle {
     struct muster_bundle frames;
-    struct tcp_parcel parcels[MUSTER_BUNDLE_WINDOW]; /* not acknowledged, by number */
-    struct tcp_held *held[MUSTER_BUNDLE_WINDOW];     /* by number; came ahead of others */
+    struct tcp_window_entry window[MUSTER_BUNDLE_WINDOW];    /* by number */
+    struct tcp_arrived_frame *arrived[MUSTER_BUNDLE_WINDOW]; /* by number: ahead of a missing one */
 };
 
-/* NULL if memory is out. */
+/* NULL: out of memory. */
 struct tcp_bundle *muster_tcp_bundle_create(void);
 /* Accepts NULL. */
 void muster_tcp_bundle_destroy(struct tcp_bundle *bundle);
 
-/* Going out. The link may be gone afterwards. */
+/* Sends what the sockets accept. The link may be closed afterwards. */
 void muster_tcp_bundle_flush(struct tcp_link *link);
 void muster_tcp_bundle_withdraw(struct tcp_link *link, const struct muster_operation_id *operation);
-/* The connection takes no more: what it has not delivered goes to the others. */
+/* The connection sends no more: its frames wait for other connections. */
 void muster_tcp_bundle_abandon(struct tcp_path *path);
 
-/* Coming in. The header, with its envelope, stands in path->header: sets path->coming, or leaves it
+/* Receives an envelope and a header, which are in path->header. Sets path->arriving, or leaves it
  * NULL if no frame follows. MUSTER_INVALID: the peer breaks the rules. */
-MUSTER_CHECKED muster_status muster_tcp_bundle_begin(struct tcp_path *path);
-/* All of path->coming is there. What is in order now is handed over; the link may be gone
- * afterwards. */
-MUSTER_CHECKED muster_status muster_tcp_bundle_end(struct tcp_path *path);
+MUSTER_CHECKED muster_status muster_tcp_bundle_receive_header(struct tcp_path *path);
+/* The payload of path->arriving is complete. Delivers all frames that are in order now; the link
+ * may be closed afterwards. */
+MUSTER_CHECKED muster_status muster_tcp_bundle_receive_frame(struct tcp_path *path);
 
 #endif

@@ -1,4 +1,4 @@
-/* Connections that others begin: listening, accepting; and what is done when one has news. */
+/* Listens and accepts; and handles the events of a connection in each of its phases. */
 #include "worker/base/cleanup.h"
 #include "worker/base/log.h"
 #include "worker/fabric/tcp/tcp.h"
@@ -17,11 +17,11 @@ bool muster_tcp_answer(struct muster_pending_connection *pending, enum muster_ve
 {
     unsigned char bytes[MUSTER_ANSWER_SIZE];
     muster_answer_encode(verdict, bytes);
-    return muster_tcp_path_say((struct tcp_path *)pending, bytes, sizeof bytes);
+    return muster_tcp_path_send_all((struct tcp_path *)pending, bytes, sizeof bytes);
 }
 
-/* One more connection of a link that is open. */
-static void take_other_call(struct tcp_path *path, struct muster_link *link)
+/* The peer dials one more connection of an open link. */
+static void handle_other_call(struct tcp_path *path, struct muster_link *link)
 {
     struct tcp_link *end = muster_bundle_open_end(&path->pending, link);
     bool fits = end != NULL && end->bundle != NULL &&
@@ -32,21 +32,21 @@ static void take_other_call(struct tcp_path *path, struct muster_link *link)
         muster_tcp_path_close(path);
         return;
     }
-    muster_tcp_widen_link(path, end);
+    muster_tcp_add_path(path, end);
 }
 
 void muster_tcp_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct tcp_path *path = (struct tcp_path *)pending;
     if (pending->hello.index > 0) {
-        take_other_call(path, link);
+        handle_other_call(path, link);
         return;
     }
     if (!muster_pending_claim_link(pending, link)) {
         return;
     }
     struct tcp_link *end = link->end;
-    muster_tcp_calls_drop(end, NULL);
+    muster_tcp_attempts_close(end, NULL);
     if (!muster_tcp_answer(pending, MUSTER_WELCOME)) {
         muster_pending_answer_failed(pending, link);
         return;
@@ -57,7 +57,7 @@ void muster_tcp_admit(struct muster_pending_connection *pending, struct muster_l
 
 static void read_hello(struct tcp_path *path)
 {
-    if (muster_tcp_secure_accepted(path) == TCP_UNSECURED) {
+    if (muster_tcp_secure_accepted(path) == TCP_TLS_PENDING) {
         return;
     }
     int got = muster_tcp_read_greeting(path, MUSTER_HELLO_SIZE);
@@ -93,8 +93,8 @@ void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
         read_hello(path);
         return;
     case MUSTER_PHASE_PARKED:
-        muster_pending_refuse(&path->pending,
-                              MUSTER_REJECTED_SILENT); /* it has hung up, most likely */
+        muster_pending_refuse(
+            &path->pending, MUSTER_REJECTED_SILENT); /* it has closed the connection, most likely */
         return;
     case MUSTER_PHASE_PROVING:
     case MUSTER_PHASE_OPEN:
@@ -119,11 +119,11 @@ static int listen_at(int fd, struct muster_socket_address *address, uint16_t por
     const int yes = 1;
     muster_address_set_port(address, port);
     if (address->storage.ss_family == AF_INET6) {
-        /* Every address has a socket of its own. */
+        /* IPv4 addresses have sockets of their own. */
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
     }
     if (port != 0) {
-        /* Connections of an earlier process on that port may still be waiting for their end. */
+        /* Connections of an earlier process on that port may be in TIME_WAIT. */
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     }
     socklen_t size = sizeof address->storage;
@@ -134,7 +134,7 @@ static int listen_at(int fd, struct muster_socket_address *address, uint16_t por
                : errno;
 }
 
-/* Listens at the address, at the first port of these that is free. */
+/* Listens at the address, on the first free port of the range. */
 static muster_status listen_within(struct tcp *tcp, const struct muster_socket_address *address,
                                    const struct tcp_ports *ports)
 {
@@ -157,23 +157,23 @@ static muster_status listen_within(struct tcp *tcp, const struct muster_socket_a
             strerror(error));
     }
     TRY(muster_pending_connections_listen(&tcp->pending_list, TAKE_FD(fd)));
-    tcp->own[tcp->own_count++] = own;
+    tcp->listen_addresses[tcp->listen_count++] = own;
     return MUSTER_OK;
 }
 
-/* One address may fail, because it is not ready yet or its ports are taken: then the others do. */
+/* Fails only if no address works: one may not be ready yet, or have no free port. */
 static muster_status listen_everywhere(struct tcp *tcp, const uint32_t *chosen, uint32_t count,
                                        const struct tcp_ports *ports)
 {
     muster_status status = MUSTER_OK;
     for (uint32_t i = 0; i < count; i++) {
-        muster_status each = listen_within(tcp, &tcp->here.all[chosen[i]].address, ports);
+        muster_status each = listen_within(tcp, &tcp->host_addresses.all[chosen[i]].address, ports);
         if (each != MUSTER_OK) {
             muster_log(MUSTER_LOG_INFO, "not listening at an address: %s", muster_last_error());
             status = each;
         }
     }
-    return tcp->own_count > 0 ? MUSTER_OK : status;
+    return tcp->listen_count > 0 ? MUSTER_OK : status;
 }
 
 static muster_status listen_at_all(struct tcp *tcp, const struct muster_tcp_settings *settings,
@@ -181,9 +181,9 @@ static muster_status listen_at_all(struct tcp *tcp, const struct muster_tcp_sett
 {
     uint32_t chosen[TCP_LISTEN_MAX];
     uint32_t count = 0;
-    muster_status status = muster_addresses_choose(&tcp->here, settings->listen.interfaces,
-                                                   tcp->pending_list.fabric->first_address,
-                                                   TCP_LISTEN_MAX, chosen, &count);
+    muster_status status = muster_addresses_choose(
+        &tcp->host_addresses, settings->listen.interfaces, tcp->pending_list.fabric->first_address,
+        TCP_LISTEN_MAX, chosen, &count);
     return status == MUSTER_OK ? listen_everywhere(tcp, chosen, count, ports)
                                : muster_error_prefix(status, "interface (MUSTER_INTERFACE)");
 }
@@ -194,7 +194,7 @@ muster_status muster_tcp_listen(struct tcp *tcp, const struct muster_tcp_setting
     struct tcp_ports ports;
     const char *where =
         muster_listen_at(&settings->listen, tcp->pending_list.fabric->first_address);
-    TRY(muster_host_addresses_read(&tcp->here));
+    TRY(muster_host_addresses_read(&tcp->host_addresses));
     muster_status status = muster_address_parse_listen(where, &address, &ports.first, &ports.last);
     if (status == MUSTER_OK && address.storage.ss_family == AF_UNSPEC) {
         return listen_at_all(tcp, settings, &ports);

@@ -1,9 +1,9 @@
 /*
- * Dialling: which of the peer's addresses carries the link. They are called in the order of
+ * Dialling: finds the peer's address that carries the link. Addresses are dialled in the order of
  * muster_addresses_order(), each TCP_STAGGER_MS after the one before it, or as soon as that has
  * failed ("happy eyeballs", RFC 8305, section 5). The first at which the peer itself answers
- * carries the link; the others are closed. One at which somebody else answers has failed like any
- * other: addresses of bridges are the same on many hosts.
+ * carries the link; the other attempts are closed. An attempt that reaches another member has
+ * failed: bridges have the same address on many hosts.
  */
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
@@ -23,7 +23,7 @@ static void lose(struct tcp_link *link, const char *what)
     muster_link_fail(link->link, MUSTER_LINK_LOST, what);
 }
 
-/* Notes why an address does not serve. */
+/* Adds the reason to the error text. */
 static void note_failure(struct tcp_link *link, const char *address, const char *what)
 {
     char *failures = link->dialling.failures;
@@ -32,7 +32,7 @@ static void note_failure(struct tcp_link *link, const char *address, const char 
                    address, what);
 }
 
-static void note_errno(struct tcp_link *link, const struct muster_socket_address *remote, int error)
+static void note_error(struct tcp_link *link, const struct muster_socket_address *remote, int error)
 {
     char address[MUSTER_ADDRESS_SIZE];
     muster_address_print(remote, address);
@@ -41,10 +41,11 @@ static void note_errno(struct tcp_link *link, const struct muster_socket_address
     note_failure(link, address, strerror(error));
 }
 
-/* One call ----------------------------------------------------------------------------------- */
+/* One attempt -------------------------------------------------------------------------------- */
 
 /* Returns 0, or an error number. */
-static int call(struct tcp_link *link, const struct muster_socket_address *address, uint32_t index)
+static int dial_address(struct tcp_link *link, const struct muster_socket_address *address,
+                        uint32_t index)
 {
     const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
     int fd = socket(address->storage.ss_family, type, 0);
@@ -73,9 +74,9 @@ static int call(struct tcp_link *link, const struct muster_socket_address *addre
     path->pending.deadline_ns = muster_clock_after_ms(TCP_DIAL_MS);
     if (index == 0) {
         struct tcp_dialling *dialling = &link->dialling;
-        dialling->calls[dialling->call_count++] = path;
-        if (dialling->give_up_ns < path->pending.deadline_ns) {
-            path->pending.deadline_ns = dialling->give_up_ns;
+        dialling->attempts[dialling->attempt_count++] = path;
+        if (dialling->attempts_deadline_ns < path->pending.deadline_ns) {
+            path->pending.deadline_ns = dialling->attempts_deadline_ns;
         }
     }
     return 0;
@@ -83,12 +84,12 @@ static int call(struct tcp_link *link, const struct muster_socket_address *addre
 
 /* The other connections of a bundle ---------------------------------------------------------- */
 
-static void miss_one(struct tcp_link *link)
+static void note_missing(struct tcp_link *link)
 {
     muster_bundle_path_missing(&link->calls, &link->dialler, link->path_count);
 }
 
-static uint32_t count_calls(const struct tcp_link *link)
+static uint32_t count_pending(const struct tcp_link *link)
 {
     uint32_t count = 0;
     const struct muster_pending_connection *pending = NULL;
@@ -99,26 +100,27 @@ static uint32_t count_calls(const struct tcp_link *link)
     return count;
 }
 
-/* They go where the first went. */
+/* To the address of the first one. */
 static void dial_others(struct tcp_link *link)
 {
-    uint32_t have = link->path_count + count_calls(link);
+    uint32_t have = link->path_count + count_pending(link);
     for (uint32_t i = have; i < link->calls.wanted; i++) {
-        if (call(link, &link->there, i) != 0) {
-            miss_one(link);
+        if (dial_address(link, &link->dialled_address, i) != 0) {
+            note_missing(link);
         }
     }
 }
 
 /* All addresses ------------------------------------------------------------------------------ */
 
-/* No call is under way, and no address is left. */
+/* No attempt is pending, and no address is left: decides whether to retry, to wait, or to lose the
+ * link. */
 static void give_up(struct tcp_link *link)
 {
     struct tcp_dialling *dialling = &link->dialling;
     if (dialling->exhausted && link->tcp->pending_list.hello_count > 0 &&
         muster_dialler_retry(&link->dialler)) {
-        return; /* strangers have some of them, but not for long */
+        return; /* unidentified connections use some descriptors, but not for long */
     }
     if (dialling->exhausted) {
         muster_link_out_of_descriptors(link->link, dialling->failures);
@@ -128,19 +130,20 @@ static void give_up(struct tcp_link *link)
         muster_dialler_crossed(&link->dialler);
         return;
     }
-    if (dialling->hung_up && muster_dialler_retry(&link->dialler)) {
+    if (dialling->peer_closed && muster_dialler_retry(&link->dialler)) {
         return;
     }
-    if (!dialling->refused && !dialling->hung_up && muster_clock_ns() < dialling->wait_until_ns) {
-        dialling->waiting = true; /* the way from there to here may be open */
-        link->dialler.redial_ns = dialling->wait_until_ns;
+    if (!dialling->refused && !dialling->peer_closed &&
+        muster_clock_ns() < dialling->await_peer_until_ns) {
+        dialling->awaiting_peer = true; /* the peer may be able to dial this member */
+        link->dialler.redial_ns = dialling->await_peer_until_ns;
         return;
     }
     lose(link, dialling->count > 0 ? dialling->failures : "it has no TCP address");
 }
 
-/* Calls the next address that can be called. */
-static void call_next(struct tcp_link *link)
+/* Dials the next address; those that fail at once are skipped. */
+static void dial_next_address(struct tcp_link *link)
 {
     struct tcp_dialling *dialling = &link->dialling;
     const struct muster_peer *peer = &link->link->peer;
@@ -151,16 +154,16 @@ static void call_next(struct tcp_link *link)
             note_failure(link, text, "cannot be read");
             continue;
         }
-        int error = call(link, &address, 0);
+        int error = dial_address(link, &address, 0);
         if (error == 0) {
             bool more = dialling->next < dialling->count;
             link->dialler.redial_ns = more ? muster_clock_after_ms(TCP_STAGGER_MS) : MUSTER_NEVER;
             return;
         }
-        note_errno(link, &address, error);
+        note_error(link, &address, error);
     }
     link->dialler.redial_ns = MUSTER_NEVER;
-    if (dialling->call_count == 0) {
+    if (dialling->attempt_count == 0) {
         give_up(link);
     }
 }
@@ -171,13 +174,13 @@ void muster_tcp_dial(struct tcp_link *link)
     struct tcp_dialling *dialling = &link->dialling;
     const struct muster_peer *peer = &link->link->peer;
     memset(dialling, 0, sizeof *dialling);
-    dialling->wait_until_ns = muster_clock_after_ms(TCP_DIAL_MS);
-    dialling->give_up_ns = muster_clock_after_ms(TCP_REACH_MS);
+    dialling->await_peer_until_ns = muster_clock_after_ms(TCP_DIAL_MS);
+    dialling->attempts_deadline_ns = muster_clock_after_ms(TCP_REACH_MS);
     dialling->count = muster_addresses_order(
-        &link->tcp->here, peer, strcmp(peer->host, fabric->host) == 0, dialling->order);
+        &link->tcp->host_addresses, peer, strcmp(peer->host, fabric->host) == 0, dialling->order);
     muster_random_bytes(&link->calls.ticket, sizeof link->calls.ticket);
     link->calls.ticket |= 1; /* 0 is none */
-    call_next(link);
+    dial_next_address(link);
 }
 
 void muster_tcp_dial_due(struct tcp_link *link)
@@ -186,16 +189,16 @@ void muster_tcp_dial_due(struct tcp_link *link)
     if (link->link->state == MUSTER_LINK_OPEN) {
         dial_others(link);
     } else if (dialling->next < dialling->count) {
-        call_next(link);
-    } else if (dialling->waiting) {
+        dial_next_address(link);
+    } else if (dialling->awaiting_peer) {
         lose(link, dialling->failures);
     } else {
         muster_tcp_dial(link);
     }
 }
 
-/* This call has failed. If it was to open the link, another one may. */
-static void go_on(struct tcp_path *path, const char *what)
+/* The attempt has failed. If it was to open the link, the next address is dialled. */
+static void attempt_failed(struct tcp_path *path, const char *what)
 {
     char address[MUSTER_ADDRESS_SIZE];
     struct tcp_link *link = path->link;
@@ -204,16 +207,16 @@ static void go_on(struct tcp_path *path, const char *what)
     note_failure(link, address, what);
     muster_tcp_path_close(path);
     if (first) {
-        call_next(link);
+        dial_next_address(link);
     } else {
-        miss_one(link);
+        note_missing(link);
     }
 }
 
 void muster_tcp_dial_failed(struct tcp_path *path, int error)
 {
     path->link->dialling.refused = path->link->dialling.refused || error == ECONNREFUSED;
-    go_on(path, strerror(error));
+    attempt_failed(path, strerror(error));
 }
 
 /* Hello and answer --------------------------------------------------------------------------- */
@@ -221,7 +224,7 @@ void muster_tcp_dial_failed(struct tcp_path *path, int error)
 static void await_answer(struct tcp_path *path)
 {
     path->pending.phase = MUSTER_PHASE_GREETING;
-    path->pending.deadline_ns = MUSTER_NEVER; /* the peer answers when it looks */
+    path->pending.deadline_ns = MUSTER_NEVER; /* a peer that computes answers later */
     muster_tcp_path_watch(path, false);
 }
 
@@ -235,47 +238,48 @@ static void send_hello(struct tcp_path *path)
     unsigned char bytes[MUSTER_HELLO_SIZE];
     muster_hello_encode(&hello, bytes);
     errno = EPROTO;
-    /* Who refuses our certificate hangs up, and what it says is still to be read. */
-    if (!muster_tcp_path_say(path, bytes, sizeof bytes) && path->tls == NULL) {
+    /* A peer that refuses the certificate closes the connection, but its alert is still to be read.
+     */
+    if (!muster_tcp_path_send_all(path, bytes, sizeof bytes) && path->tls == NULL) {
         muster_tcp_dial_failed(path, errno);
         return;
     }
     await_answer(path);
     if (path->index == 0 && link->dialling.next < link->dialling.count) {
-        link->dialler.redial_ns = muster_clock_after_ms(TCP_SILENT_MS);
+        link->dialler.redial_ns = muster_clock_after_ms(TCP_ANSWER_STAGGER_MS);
     }
 }
 
-/* It has hung up, or TLS has failed on it, before there was an answer. */
+/* The peer has closed the connection before it answered, or TLS has failed. */
 static void greeting_failed(struct tcp_path *path, int error)
 {
     struct tcp_dialling *dialling = &path->link->dialling;
-    if (path->tls != NULL && error != 0 && !muster_tls_is_cut(path->tls)) {
+    if (path->tls != NULL && error != 0 && !muster_tls_is_disconnected(path->tls)) {
         dialling->refused = true;
     } else {
-        dialling->hung_up = true; /* it may be crowded by strangers */
+        dialling->peer_closed = true; /* it may have dropped the connection for lack of room */
     }
-    go_on(path, error == 0 ? "it closes the connection without an answer"
-                           : muster_tcp_path_words(path, error));
+    attempt_failed(path, error == 0 ? "it closes the connection without an answer"
+                                    : muster_tcp_path_error(path, error));
 }
 
 static void secure(struct tcp_path *path)
 {
     switch (muster_tcp_secure_dialled(path)) {
-    case TCP_SECURED:
+    case TCP_TLS_READY:
         send_hello(path);
         break;
-    case TCP_INSECURE:
+    case TCP_TLS_PLAIN:
         if (path->tls != NULL) {
             muster_tls_channel_destroy(TAKE(path->tls));
-            await_answer(path); /* which is a refusal */
+            await_answer(path); /* it is a refusal */
         } else {
             send_hello(path);
         }
         break;
-    case TCP_UNSECURED:
+    case TCP_TLS_PENDING:
         break;
-    case TCP_BROKEN:
+    case TCP_TLS_FAILED:
         if (path->tls == NULL) {
             muster_tcp_dial_failed(path, errno);
         } else {
@@ -298,40 +302,41 @@ void muster_tcp_connected(struct tcp_path *path)
     }
 }
 
-/* The peer calls, or has taken another of our calls: those whose hello is out may be that one. */
-static void crossed(struct tcp_path *path)
+/* The peer dials this member, or has accepted another attempt. Attempts whose hello is sent are
+ * kept: the accepted one is among them. */
+static void cross_attempts(struct tcp_path *path)
 {
     struct tcp_link *link = path->link;
     struct tcp_dialling *dialling = &link->dialling;
     dialling->crossed = true;
     dialling->next = dialling->count;
     muster_tcp_path_close(path);
-    for (uint32_t i = dialling->call_count; i > 0; i--) {
-        if (dialling->calls[i - 1]->pending.phase == MUSTER_PHASE_DIALLING) {
-            muster_tcp_path_close(dialling->calls[i - 1]);
+    for (uint32_t i = dialling->attempt_count; i > 0; i--) {
+        if (dialling->attempts[i - 1]->pending.phase == MUSTER_PHASE_DIALLING) {
+            muster_tcp_path_close(dialling->attempts[i - 1]);
         }
     }
-    call_next(link);
+    dial_next_address(link);
 }
 
-static void answered(struct tcp_path *path, enum muster_verdict verdict)
+static void handle_verdict(struct tcp_path *path, enum muster_verdict verdict)
 {
     struct tcp_link *link = path->link;
     switch (verdict) {
     case MUSTER_WELCOME:
-        link->there = path->remote;
+        link->dialled_address = path->remote;
         link->calls.wanted = path->tcp->connections;
         muster_tcp_open_link(path, link, path->tcp->connections);
         dial_others(link);
         break;
     case MUSTER_WAIT:
         link->dialler.redial_ns = MUSTER_NEVER;
-        muster_tcp_calls_drop(link, path);
+        muster_tcp_attempts_close(link, path);
         break;
     case MUSTER_REFUSED_CROSSED:
-        crossed(path);
+        cross_attempts(path);
         break;
-    case MUSTER_REFUSED_LOST: /* it is the peer that says so */
+    case MUSTER_REFUSED_LOST: /* the peer itself has lost the link */
         lose(link, muster_verdict_text(verdict));
         break;
     case MUSTER_REFUSED_VERSION:
@@ -342,24 +347,24 @@ static void answered(struct tcp_path *path, enum muster_verdict verdict)
     case MUSTER_REFUSED_PLAIN:
     case MUSTER_REFUSED_VERBS:
         link->dialling.refused = true;
-        go_on(path, muster_verdict_text(verdict));
+        attempt_failed(path, muster_verdict_text(verdict));
     }
 }
 
-/* To one more connection of a bundle. A peer that breaks the rules may have called for some, too,
- * and taken the room. */
-static void answered_other(struct tcp_path *path, enum muster_verdict verdict)
+/* The answer for one more connection of a bundle. There may be no room if the peer, against the
+ * rules, has dialled some, too. */
+static void handle_other_verdict(struct tcp_path *path, enum muster_verdict verdict)
 {
     struct tcp_link *link = path->link;
     if (verdict == MUSTER_WELCOME && link->path_count < MUSTER_CONNECTIONS_MAX) {
-        muster_tcp_widen_link(path, link);
+        muster_tcp_add_path(path, link);
     } else if (verdict != MUSTER_WAIT) {
         muster_tcp_path_close(path);
-        miss_one(link);
+        note_missing(link);
     }
 }
 
-/* Returns true if it was told to wait: the answer may have come with that. */
+/* True: the peer says "wait", and its answer may follow at once. */
 static bool read_one_answer(struct tcp_path *path)
 {
     int got = muster_tcp_read_greeting(path, MUSTER_ANSWER_SIZE);
@@ -374,13 +379,13 @@ static bool read_one_answer(struct tcp_path *path)
     path->have = 0;
     if (muster_answer_decode(path->header, &verdict) != MUSTER_OK) {
         path->link->dialling.refused = true;
-        go_on(path, muster_last_error());
+        attempt_failed(path, muster_last_error());
         return false;
     }
     if (path->index > 0) {
-        answered_other(path, verdict);
+        handle_other_verdict(path, verdict);
     } else {
-        answered(path, verdict);
+        handle_verdict(path, verdict);
     }
     return verdict == MUSTER_WAIT;
 }

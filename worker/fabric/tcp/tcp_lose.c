@@ -1,4 +1,4 @@
-/* A connection that has ended, and one whose end nobody tells: what becomes of the link. */
+/* Lost connections, also those whose peer is silent: what becomes of the link. */
 #include "worker/fabric/tcp/tcp.h"
 
 #include <errno.h>
@@ -7,12 +7,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
-void muster_tcp_path_lose(struct tcp_path *path, const char *what)
+void muster_tcp_path_lost(struct tcp_path *path, const char *what)
 {
     struct tcp_link *end = path->link;
     struct muster_link *link = end->link;
-    if (end->bundle == NULL || end->path_count == 1 || end->parted) {
-        muster_link_fail(link, end->parting ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST, what);
+    if (end->bundle == NULL || end->path_count == 1 || end->goodbye_sent) {
+        muster_link_fail(link, end->goodbye_queued ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST,
+                         what);
         return;
     }
     muster_tcp_bundle_abandon(path);
@@ -35,12 +36,12 @@ static bool is_silent(const struct tcp_path *path)
     return due && info.tcpi_last_ack_recv > limit_ms && info.tcpi_last_data_recv > limit_ms;
 }
 
-void muster_tcp_lose_silent(struct tcp_link *end)
+void muster_tcp_check_silence(struct tcp_link *end)
 {
     struct muster_link *link = end->link;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         if (end->paths[i] != NULL && is_silent(end->paths[i])) {
-            muster_tcp_path_lose(end->paths[i], strerror(ETIMEDOUT));
+            muster_tcp_path_lost(end->paths[i], strerror(ETIMEDOUT));
             if (link->end != end) {
                 return;
             }

@@ -1,4 +1,4 @@
-/* A link over TCP that comes about, whoever has called: its end, its connections. */
+/* Opens a link over TCP, whichever end has dialled, and adds connections to it. */
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/fabric/tcp/tcp.h"
@@ -11,34 +11,34 @@ static void open_path(struct tcp_path *path, struct tcp_link *link)
     path->have = 0;
     path->link = link;
     path->place = 0;
-    while (link->paths[path->place] != NULL) { /* there is room for it */
+    while (link->paths[path->place] != NULL) { /* there is a free place */
         path->place++;
     }
     link->paths[path->place] = path;
     link->path_count++;
-    muster_tcp_bound_sending(path->pending.watch.fd);
-    muster_tcp_be_patient(path->pending.watch.fd);
+    muster_tcp_limit_send_buffer(path->pending.watch.fd);
+    muster_tcp_disable_user_timeout(path->pending.watch.fd);
     muster_tcp_path_watch(path, false);
-    muster_link_mark(link->link); /* frames may have come with the hello or the answer */
+    muster_link_mark(link->link); /* frames may have arrived with the hello or the answer */
 }
 
-static void say_open(const struct tcp_path *path, const struct muster_link *link)
+static void log_open(const struct tcp_path *path, const struct muster_link *link)
 {
     char here[MUSTER_ADDRESS_SIZE];
-    char there[MUSTER_ADDRESS_SIZE];
+    char dialled_address[MUSTER_ADDRESS_SIZE];
     struct muster_socket_address own = {.size = sizeof own.storage};
     (void)getsockname(path->pending.watch.fd, (struct sockaddr *)&own.storage, &own.size);
     muster_address_print(&own, here);
-    muster_address_print(&path->remote, there);
+    muster_address_print(&path->remote, dialled_address);
     muster_log(MUSTER_LOG_INFO, "peer=%u host=%s link from %s to %s", link->rank, link->peer.host,
-               here, there);
+               here, dialled_address);
 }
 
 void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections)
 {
-    muster_tcp_calls_drop(link, path);
+    muster_tcp_attempts_close(link, path);
     open_path(path, link);
-    say_open(path, link->link);
+    log_open(path, link->link);
     link->path = path;
     link->dialler.redial_ns = MUSTER_NEVER;
     if (connections > 1) {
@@ -49,7 +49,7 @@ void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t
     muster_link_opened(link->link);
 }
 
-void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link)
+void muster_tcp_add_path(struct tcp_path *path, struct tcp_link *link)
 {
     open_path(path, link);
     muster_bundle_path_opened(&link->dialler);

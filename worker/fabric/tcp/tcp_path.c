@@ -1,4 +1,4 @@
-/* A connection's record: how it begins and is closed, what the kernel is told about it. */
+/* The record of a connection: create, close, socket options, and its bytes with or without TLS. */
 #include "worker/fabric/tcp/tcp.h"
 
 #include <errno.h>
@@ -18,17 +18,17 @@ static void free_path(struct muster_watch *watch)
         free(path->frames[i].copy);
     }
     free(path->control.bytes);
-    free(path->rest.copy);
-    free(path->coming);
+    free(path->acknowledged_rest.copy);
+    free(path->arriving);
     muster_tls_channel_destroy(path->tls);
     free(path);
 }
 
-static void leave_calls(struct tcp_dialling *dialling, const struct tcp_path *path)
+static void leave_attempts(struct tcp_dialling *dialling, const struct tcp_path *path)
 {
-    for (uint32_t i = 0; i < dialling->call_count; i++) {
-        if (dialling->calls[i] == path) {
-            dialling->calls[i] = dialling->calls[--dialling->call_count];
+    for (uint32_t i = 0; i < dialling->attempt_count; i++) {
+        if (dialling->attempts[i] == path) {
+            dialling->attempts[i] = dialling->attempts[--dialling->attempt_count];
             return;
         }
     }
@@ -52,7 +52,7 @@ static void leave_link(struct tcp_path *path)
     struct tcp_link *link = path->link;
     path->link = NULL;
     leave_paths(link, path);
-    leave_calls(&link->dialling, path);
+    leave_attempts(&link->dialling, path);
 }
 
 void muster_tcp_path_close(struct tcp_path *path)
@@ -83,14 +83,14 @@ void muster_tcp_paths_close(struct tcp_link *link)
     }
 }
 
-void muster_tcp_calls_drop(struct tcp_link *link, const struct tcp_path *but)
+void muster_tcp_attempts_close(struct tcp_link *link, const struct tcp_path *but)
 {
     struct tcp_dialling *dialling = &link->dialling;
     dialling->next = dialling->count;
-    dialling->waiting = false;
-    for (uint32_t i = dialling->call_count; i > 0; i--) {
-        if (dialling->calls[i - 1] != but) {
-            muster_tcp_path_close(dialling->calls[i - 1]);
+    dialling->awaiting_peer = false;
+    for (uint32_t i = dialling->attempt_count; i > 0; i--) {
+        if (dialling->attempts[i - 1] != but) {
+            muster_tcp_path_close(dialling->attempts[i - 1]);
         }
     }
 }
@@ -106,31 +106,31 @@ ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int cou
     return sendmsg(path->pending.watch.fd, &message, MSG_NOSIGNAL);
 }
 
-bool muster_tcp_path_say(struct tcp_path *path, const unsigned char *bytes, size_t size)
+bool muster_tcp_path_send_all(struct tcp_path *path, const unsigned char *bytes, size_t size)
 {
-    struct iovec part = {.iov_base = (void *)bytes, .iov_len = size}; /* it is only read */
+    struct iovec part = {.iov_base = (void *)bytes, .iov_len = size}; /* only read */
     return muster_tcp_path_send(path, &part, 1) == (ssize_t)size;
 }
 
 ssize_t muster_tcp_path_receive(struct tcp_path *path, const struct iovec *parts, int count,
-                                bool held)
+                                bool buffered_only)
 {
-    return path->tls != NULL ? muster_tls_receive(path->tls, parts, count, held)
+    return path->tls != NULL ? muster_tls_receive(path->tls, parts, count, buffered_only)
                              : readv(path->pending.watch.fd, parts, count);
 }
 
-const char *muster_tcp_path_words(const struct tcp_path *path, int error)
+const char *muster_tcp_path_error(const struct tcp_path *path, int error)
 {
     return path->tls != NULL && error == EPROTO ? muster_tls_reason(path->tls) : strerror(error);
 }
 
-void muster_tcp_path_end(struct tcp_path *path)
+void muster_tcp_path_shutdown(struct tcp_path *path)
 {
     if (path->tls != NULL) {
-        muster_tls_end(path->tls);
+        muster_tls_shutdown(path->tls);
     }
     (void)shutdown(path->pending.watch.fd,
-                   SHUT_WR); /* fails if the peer is gone: then it is read */
+                   SHUT_WR); /* fails if the peer is gone: reading reports that */
 }
 
 void muster_tcp_path_watch(struct tcp_path *path, bool room)
@@ -140,7 +140,7 @@ void muster_tcp_path_watch(struct tcp_path *path, bool room)
                         out ? EPOLLIN | EPOLLOUT : (uint32_t)EPOLLIN);
 }
 
-/* Beginning ---------------------------------------------------------------------------------- */
+/* Create ------------------------------------------------------------------------------------- */
 
 static void set_options(int fd)
 {
@@ -152,23 +152,23 @@ static void set_options(int fd)
         {IPPROTO_TCP, TCP_KEEPCNT, 3},  {IPPROTO_TCP, TCP_USER_TIMEOUT, TCP_SILENCE_MS},
     };
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        /* Without one of them the link works, only less well. */
+        /* Optional: the link also works without one of them, less well. */
         (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
                          sizeof options[i].value);
     }
 }
 
-void muster_tcp_bound_sending(int fd)
+void muster_tcp_limit_send_buffer(int fd)
 {
     const int size = TCP_LOCAL_SEND_BYTES;
     if (muster_address_within_host(fd)) {
-        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else only slower */
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* optional: faster */
     }
 }
 
-/* TCP_USER_TIMEOUT would also end a connection to a peer that computes and has no room for more,
- * though its kernel answers each time it is asked. */
-void muster_tcp_be_patient(int fd)
+/* TCP_USER_TIMEOUT would also end the connection to a peer that computes with a full receive
+ * buffer, although its kernel answers every probe. */
+void muster_tcp_disable_user_timeout(int fd)
 {
     const int none = 0;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);

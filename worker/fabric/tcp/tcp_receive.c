@@ -1,4 +1,4 @@
-/* Bytes coming in: payloads straight to their places, what stands behind them to the staging
+/* Receives bytes: payloads straight to where they belong, what follows them into the staging
  * buffer, which is emptied before anything else is read. */
 #include "worker/fabric/tcp/tcp.h"
 #include "worker/fabric/wire/whole_frames.h"
@@ -7,11 +7,11 @@
 #include <string.h>
 #include <sys/uio.h>
 
-enum { READS_MAX = 8 }; /* in one go, then other links have their turn */
+enum { READS_MAX = 8 }; /* system calls before other links have their turn */
 
-static void lose_by_rule(struct tcp_path *path)
+static void reject_peer(struct tcp_path *path)
 {
-    muster_whole_frame_reject(path->link->link, path->link->parting);
+    muster_whole_frame_reject(path->link->link, path->link->goodbye_queued);
 }
 
 static bool is_bundled(const struct tcp_path *path)
@@ -19,27 +19,27 @@ static bool is_bundled(const struct tcp_path *path)
     return path->link->bundle != NULL;
 }
 
-static void end_frame(struct tcp_path *path)
+static void complete_frame(struct tcp_path *path)
 {
     path->in_payload = false;
     if (is_bundled(path)) {
-        if (muster_tcp_bundle_end(path) != MUSTER_OK && !path->pending.watch.retired) {
-            lose_by_rule(path);
+        if (muster_tcp_bundle_receive_frame(path) != MUSTER_OK && !path->pending.watch.retired) {
+            reject_peer(path);
         }
     } else if (muster_whole_frame_complete(&path->link->match, &path->in) != MUSTER_OK) {
-        lose_by_rule(path);
+        reject_peer(path);
     }
 }
 
-static void begin_bundled(struct tcp_path *path)
+static void begin_bundle_frame(struct tcp_path *path)
 {
-    if (muster_tcp_bundle_begin(path) != MUSTER_OK) {
-        lose_by_rule(path);
+    if (muster_tcp_bundle_receive_header(path) != MUSTER_OK) {
+        reject_peer(path);
         return;
     }
-    path->in_payload = path->coming != NULL;
-    if (path->in_payload && path->coming->frame.length == 0) {
-        end_frame(path);
+    path->in_payload = path->arriving != NULL;
+    if (path->in_payload && path->arriving->frame.length == 0) {
+        complete_frame(path);
     }
 }
 
@@ -48,21 +48,21 @@ static void begin_frame(struct tcp_path *path)
     struct muster_frame frame;
     path->have = 0;
     if (is_bundled(path)) {
-        begin_bundled(path);
+        begin_bundle_frame(path);
         return;
     }
     if (muster_frame_decode(path->header, &frame) != MUSTER_OK ||
         muster_match_header(&path->link->match, &frame, &path->in) != MUSTER_OK) {
-        lose_by_rule(path);
+        reject_peer(path);
         return;
     }
     path->in_payload = true;
     if (path->in.remaining == 0) {
-        end_frame(path);
+        complete_frame(path);
     }
 }
 
-static size_t take_header(struct tcp_path *path, const unsigned char *bytes, size_t size)
+static size_t receive_header(struct tcp_path *path, const unsigned char *bytes, size_t size)
 {
     size_t whole = MUSTER_FRAME_SIZE + (is_bundled(path) ? (size_t)TCP_ENVELOPE_SIZE : 0);
     size_t missing = whole - path->have;
@@ -75,10 +75,10 @@ static size_t take_header(struct tcp_path *path, const unsigned char *bytes, siz
     return taken;
 }
 
-/* Where the next bytes of the payload go, and how many at most. */
-static unsigned char *place_of_payload(struct tcp_path *path, uint32_t *ret_room)
+/* Where to read the next bytes of the payload to, and how many at most. */
+static unsigned char *payload_buffer(struct tcp_path *path, uint32_t *ret_room)
 {
-    struct tcp_held *held = path->coming;
+    struct tcp_arrived_frame *held = path->arriving;
     if (held == NULL) {
         return muster_arrival_buffer(&path->in, ret_room);
     }
@@ -86,43 +86,43 @@ static unsigned char *place_of_payload(struct tcp_path *path, uint32_t *ret_room
     return held->payload + held->have;
 }
 
-/* So many bytes of the payload stand there. */
-static void take_payload(struct tcp_path *path, uint32_t size)
+/* This many bytes of the payload are in that buffer. */
+static void payload_received(struct tcp_path *path, uint32_t size)
 {
-    if (path->coming != NULL) {
-        path->coming->have += size;
-        if (path->coming->have == path->coming->frame.length) {
-            end_frame(path);
+    if (path->arriving != NULL) {
+        path->arriving->have += size;
+        if (path->arriving->have == path->arriving->frame.length) {
+            complete_frame(path);
         }
         return;
     }
     muster_arrival_filled(&path->link->match, &path->in, size);
     if (!path->pending.watch.retired && path->in.remaining == 0) {
-        end_frame(path);
+        complete_frame(path);
     }
 }
 
-static void take_staged(struct tcp_path *path, const unsigned char *bytes, size_t size)
+static void receive_staged(struct tcp_path *path, const unsigned char *bytes, size_t size)
 {
     while (size > 0 && !path->pending.watch.retired) {
         if (!path->in_payload) {
-            size_t taken = take_header(path, bytes, size);
+            size_t taken = receive_header(path, bytes, size);
             bytes += taken;
             size -= taken;
             continue;
         }
         uint32_t room = 0;
-        unsigned char *to = place_of_payload(path, &room);
+        unsigned char *to = payload_buffer(path, &room);
         uint32_t taken = size < room ? (uint32_t)size : room;
         memcpy(to, bytes, taken);
         bytes += taken;
         size -= taken;
-        take_payload(path, taken);
+        payload_received(path, taken);
     }
 }
 
-/* Returns true if there may be more. */
-static bool receive_once(struct tcp_path *path, bool held)
+/* Reads once from the socket, or from what TLS has buffered. True: there may be more. */
+static bool receive_once(struct tcp_path *path, bool buffered_only)
 {
     struct tcp *tcp = path->tcp;
     struct iovec parts[2];
@@ -133,32 +133,33 @@ static bool receive_once(struct tcp_path *path, bool held)
     uint32_t room = 0;
     int count = 0;
     if (path->in_payload) {
-        parts[count].iov_base = place_of_payload(path, &room);
+        parts[count].iov_base = payload_buffer(path, &room);
         parts[count++].iov_len = room;
     }
     parts[count].iov_base = tcp->staging;
-    /* If the place is smaller than the payload, what follows is still payload: staged too. */
+    /* If the buffer is smaller than the payload, the staged bytes begin with more payload. */
     size_t staged = path->in_payload ? TCP_TAIL_BYTES : TCP_STAGING_BYTES;
     parts[count++].iov_len = staged;
     muster_fabric_unlock(tcp->pending_list.fabric);
-    ssize_t got = muster_tcp_path_receive(path, parts, count, held);
+    ssize_t got = muster_tcp_path_receive(path, parts, count, buffered_only);
     int error = errno;
     muster_fabric_lock(tcp->pending_list.fabric);
     if (got < 0 && (error == EAGAIN || error == EINTR)) {
         return false;
     }
     if (got <= 0) {
-        muster_tcp_path_lose(path, got < 0 ? muster_tcp_path_words(path, error)
+        muster_tcp_path_lost(path, got < 0 ? muster_tcp_path_error(path, error)
                                            : "it closed the connection without goodbye");
         return false;
     }
     size_t bytes = (size_t)got;
     size_t placed = bytes < room ? bytes : room;
     if (placed > 0) {
-        take_payload(path, (uint32_t)placed);
+        payload_received(path, (uint32_t)placed);
     }
-    take_staged(path, tcp->staging, bytes - placed);
-    return !path->pending.watch.retired && (bytes == room + staged || muster_tls_holds(path->tls));
+    receive_staged(path, tcp->staging, bytes - placed);
+    return !path->pending.watch.retired &&
+           (bytes == room + staged || muster_tls_has_buffered(path->tls));
 }
 
 void muster_tcp_receive(struct tcp_path *path)
@@ -167,16 +168,17 @@ void muster_tcp_receive(struct tcp_path *path)
     for (int i = 0; i < READS_MAX && more; i++) {
         more = receive_once(path, false);
     }
-    while (more && muster_tls_holds(path->tls)) { /* events tell only of what is in the socket */
+    while (more &&
+           muster_tls_has_buffered(path->tls)) { /* epoll reports only what is in the socket */
         more = receive_once(path, true);
     }
 }
 
-bool muster_tcp_receive_held(struct tcp_link *end)
+bool muster_tcp_receive_buffered(struct tcp_link *end)
 {
     struct muster_link *link = end->link;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        while (end->paths[i] != NULL && muster_tls_holds(end->paths[i]->tls)) {
+        while (end->paths[i] != NULL && muster_tls_has_buffered(end->paths[i]->tls)) {
             (void)receive_once(end->paths[i], true);
             if (link->end != end) {
                 return false;

@@ -1,5 +1,6 @@
-/* TLS before a connection is open. The peer's first byte tells whether it speaks TLS; members that
- * do not agree on that tell each other so in plain text, which nobody else relies on. */
+/* The TLS handshake of a connection before its hello. The peer's first byte shows whether it uses
+ * TLS. A member that refuses the other mode answers in plain text, which is only an error message.
+ */
 #include "worker/base/clock.h"
 #include "worker/fabric/tcp/tcp.h"
 
@@ -8,109 +9,116 @@
 
 enum { DRAIN_BYTES = 64 * 1024 };
 
-/* Looks at the peer's first byte and leaves it there. 1: it is there; 0: not yet; -1: never. */
-static int hear(struct tcp_path *path, unsigned char *ret_first)
+/* Reads the peer's first byte and leaves it in the socket. 1: read; 0: not there yet; -1: the
+ * connection has ended. */
+static int peek_first_byte(struct tcp_path *path, unsigned char *ret_first)
 {
     ssize_t got = recv(path->pending.watch.fd, ret_first, 1, MSG_PEEK);
-    path->heard = got == 1;
+    path->first_byte_seen = got == 1;
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return 0;
     }
     return got == 1 ? 1 : -1;
 }
 
-/* Public keys take a while, so others may post meanwhile. */
-static enum muster_tcp_secured shake_hands(struct tcp_path *path)
+/* Without the lock: public-key operations take long, and other threads may post meanwhile. */
+static enum muster_tcp_tls_state continue_handshake(struct tcp_path *path)
 {
     struct muster_fabric *fabric = path->tcp->pending_list.fabric;
     muster_fabric_yield(fabric);
     if (path->pending.watch.retired) {
-        return TCP_UNSECURED;
+        return TCP_TLS_PENDING;
     }
     muster_fabric_unlock(fabric);
     muster_status status = muster_tls_handshake(path->tls);
     muster_fabric_lock(fabric);
     if (path->pending.watch.retired) {
-        return TCP_UNSECURED;
+        return TCP_TLS_PENDING;
     }
-    path->secured = status == MUSTER_OK;
+    path->tls_ready = status == MUSTER_OK;
     muster_tcp_path_watch(path, false);
-    return path->secured ? TCP_SECURED : status == MUSTER_RETRY ? TCP_UNSECURED : TCP_BROKEN;
+    return path->tls_ready          ? TCP_TLS_READY
+           : status == MUSTER_RETRY ? TCP_TLS_PENDING
+                                    : TCP_TLS_FAILED;
 }
 
-static bool begin(struct tcp_path *path, bool dialling)
+static bool create_channel(struct tcp_path *path, bool dialling)
 {
     path->tls = muster_tls_channel_create(path->tcp->tls, path->pending.watch.fd, dialling);
     return path->tls != NULL;
 }
 
-/* What was not read would have the kernel reset the connection, and our answer might be lost. */
+/* Reads what has arrived: the kernel resets a connection that is closed with unread bytes, and the
+ * answer could be lost. */
 static void refuse_tls(struct tcp_path *path)
 {
     (void)recv(path->pending.watch.fd, NULL, DRAIN_BYTES, MSG_TRUNC);
     muster_pending_refuse_with(&path->pending, MUSTER_REFUSED_PLAIN, MUSTER_REJECTED_TLS);
 }
 
-static enum muster_tcp_secured hear_accepted(struct tcp_path *path)
+static enum muster_tcp_tls_state begin_accepted(struct tcp_path *path)
 {
     unsigned char first = 0;
-    int heard = hear(path, &first);
-    if (heard <= 0) {
-        return heard == 0 ? TCP_UNSECURED : TCP_INSECURE; /* reading says how it ended */
+    int first_byte_seen = peek_first_byte(path, &first);
+    if (first_byte_seen <= 0) {
+        return first_byte_seen == 0 ? TCP_TLS_PENDING
+                                    : TCP_TLS_PLAIN; /* reading reports how it ended */
     }
-    if (!muster_tls_begins(first)) {
-        return TCP_INSECURE;
+    if (!muster_tls_is_handshake(first)) {
+        return TCP_TLS_PLAIN;
     }
     if (path->tcp->tls == NULL) {
         refuse_tls(path);
-        return TCP_UNSECURED;
+        return TCP_TLS_PENDING;
     }
-    if (!begin(path, false)) {
+    if (!create_channel(path, false)) {
         muster_pending_refuse(&path->pending, MUSTER_REJECTED_TOO_MANY);
-        return TCP_UNSECURED;
+        return TCP_TLS_PENDING;
     }
-    return TCP_SECURED;
+    return TCP_TLS_READY;
 }
 
-enum muster_tcp_secured muster_tcp_secure_accepted(struct tcp_path *path)
+enum muster_tcp_tls_state muster_tcp_secure_accepted(struct tcp_path *path)
 {
-    if (path->secured) {
-        return TCP_SECURED;
+    if (path->tls_ready) {
+        return TCP_TLS_READY;
     }
-    if (!path->heard) {
-        enum muster_tcp_secured heard = hear_accepted(path);
-        if (heard != TCP_SECURED) {
-            return heard;
+    if (!path->first_byte_seen) {
+        enum muster_tcp_tls_state first_byte_seen = begin_accepted(path);
+        if (first_byte_seen != TCP_TLS_READY) {
+            return first_byte_seen;
         }
     }
     if (path->tls == NULL) {
-        return TCP_INSECURE;
+        return TCP_TLS_PLAIN;
     }
-    enum muster_tcp_secured secured = shake_hands(path);
-    if (secured == TCP_BROKEN) {
+    enum muster_tcp_tls_state tls_ready = continue_handshake(path);
+    if (tls_ready == TCP_TLS_FAILED) {
         muster_pending_refuse_because(&path->pending,
-                                      muster_tls_is_cut(path->tls) ? MUSTER_REJECTED_SILENT
-                                                                   : MUSTER_REJECTED_HANDSHAKE,
+                                      muster_tls_is_disconnected(path->tls)
+                                          ? MUSTER_REJECTED_SILENT
+                                          : MUSTER_REJECTED_HANDSHAKE,
                                       muster_tls_reason(path->tls));
-        return TCP_UNSECURED;
+        return TCP_TLS_PENDING;
     }
-    return secured;
+    return tls_ready;
 }
 
-enum muster_tcp_secured muster_tcp_secure_dialled(struct tcp_path *path)
+enum muster_tcp_tls_state muster_tcp_secure_dialled(struct tcp_path *path)
 {
     unsigned char first = 0;
     if (path->tcp->tls == NULL) {
-        return TCP_INSECURE;
+        return TCP_TLS_PLAIN;
     }
     if (path->tls == NULL) {
-        path->pending.deadline_ns = MUSTER_NEVER; /* the peer answers when it looks */
-        if (!begin(path, true)) {
+        path->pending.deadline_ns = MUSTER_NEVER; /* a peer that computes answers later */
+        if (!create_channel(path, true)) {
             errno = ENOMEM;
-            return TCP_BROKEN;
+            return TCP_TLS_FAILED;
         }
-    } else if (!path->heard && hear(path, &first) > 0 && muster_answer_begins(first)) {
-        return TCP_INSECURE;
+    } else if (!path->first_byte_seen && peek_first_byte(path, &first) > 0 &&
+               muster_answer_begins(first)) {
+        return TCP_TLS_PLAIN;
     }
-    return shake_hands(path);
+    return continue_handshake(path);
 }

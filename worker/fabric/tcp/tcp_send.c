@@ -1,4 +1,5 @@
-/* Bytes going out: many frames in one system call, straight from the transfers' memory. */
+/* Sends the frames of a single connection: many in one system call, straight from the transfers'
+ * memory. */
 #include "worker/fabric/tcp/tcp.h"
 
 #include <errno.h>
@@ -7,23 +8,23 @@
 #include <sys/uio.h>
 
 enum {
-    CALL_BYTES = 512 * 1024, /* no more frames are added beyond */
-    CALLS_MAX = 4,           /* in one go, then other links have their turn */
+    CALL_BYTES = 512 * 1024, /* no frame is added to a system call beyond this */
+    CALLS_MAX = 4,           /* system calls before other links have their turn */
 };
 
-static size_t frame_bytes(const struct tcp_outgoing *out)
+static size_t frame_bytes(const struct tcp_sent_frame *out)
 {
     return MUSTER_FRAME_SIZE + out->frame.size;
 }
 
-static void fill(struct tcp_path *path)
+static void fill_frames(struct tcp_path *path)
 {
     size_t bytes = 0;
-    for (uint32_t i = path->passed; i < path->frame_count; i++) {
+    for (uint32_t i = path->accepted_count; i < path->frame_count; i++) {
         bytes += frame_bytes(&path->frames[i]);
     }
     while (path->frame_count < TCP_FRAMES_MAX && bytes < CALL_BYTES) {
-        struct tcp_outgoing *out = &path->frames[path->frame_count];
+        struct tcp_sent_frame *out = &path->frames[path->frame_count];
         if (!muster_match_next(&path->link->match, &out->frame)) {
             return;
         }
@@ -43,7 +44,7 @@ static void add(struct iovec *parts, int *count, unsigned char *bytes, size_t si
     }
 }
 
-static void add_frame(struct iovec *parts, int *count, struct tcp_outgoing *out)
+static void add_frame_parts(struct iovec *parts, int *count, struct tcp_sent_frame *out)
 {
     size_t header = out->sent < MUSTER_FRAME_SIZE ? out->sent : MUSTER_FRAME_SIZE;
     size_t data = out->sent - header;
@@ -51,23 +52,24 @@ static void add_frame(struct iovec *parts, int *count, struct tcp_outgoing *out)
     add(parts, count, out->frame.data + data, out->frame.size - data);
 }
 
-static bool is_torn(const struct tcp_path *path)
+static bool has_partial(const struct tcp_path *path)
 {
-    return path->passed < path->frame_count && path->frames[path->passed].sent > 0;
+    return path->accepted_count < path->frame_count && path->frames[path->accepted_count].sent > 0;
 }
 
-/* Frames are never torn: first the rest of one that is half out, then those without data. */
+/* In this order: the rest of a partly sent frame, since frames must not be interleaved; control
+ * frames; the other frames. */
 static int collect(struct tcp_path *path, struct iovec *parts)
 {
     int count = 0;
-    uint32_t next = path->passed;
-    if (is_torn(path)) {
-        add_frame(parts, &count, &path->frames[next++]);
+    uint32_t next = path->accepted_count;
+    if (has_partial(path)) {
+        add_frame_parts(parts, &count, &path->frames[next++]);
     }
     add(parts, &count, path->control.bytes + path->control.start,
         path->control.end - path->control.start);
     for (; next < path->frame_count; next++) {
-        add_frame(parts, &count, &path->frames[next]);
+        add_frame_parts(parts, &count, &path->frames[next]);
     }
     return count;
 }
@@ -80,24 +82,24 @@ static void remove_frame(struct tcp_path *path, uint32_t index)
             (path->frame_count - index) * sizeof path->frames[0]);
 }
 
-/* Some bytes of the first frame that has not passed are out; returns how many are left over. */
+/* The first frame that is not accepted has sent some of these bytes; returns the others. */
 static size_t advance_frame(struct tcp_path *path, size_t bytes)
 {
-    struct tcp_outgoing *out = &path->frames[path->passed];
+    struct tcp_sent_frame *out = &path->frames[path->accepted_count];
     size_t left = frame_bytes(out) - out->sent;
     size_t taken = bytes < left ? bytes : left;
     out->sent += taken;
-    path->passed += taken == left;
+    path->accepted_count += taken == left;
     return bytes - taken;
 }
 
-/* A send may end when its bytes are in the kernel's hands: the caller may be gone to compute, and
- * nobody would see to those that are encrypted and wait here. */
-static void end_passed(struct tcp_path *path)
+/* A transfer completes when the kernel has accepted its bytes. Bytes that are only encrypted wait
+ * in the TLS channel, and nothing would send them while the caller computes. */
+static void complete_accepted(struct tcp_path *path)
 {
-    while (path->passed > 0 && !muster_tls_has_backlog(path->tls)) {
+    while (path->accepted_count > 0 && !muster_tls_has_backlog(path->tls)) {
         struct muster_outgoing frame = path->frames[0].frame;
-        path->passed--;
+        path->accepted_count--;
         remove_frame(path, 0);
         muster_match_sent(&path->link->match, &frame);
     }
@@ -105,7 +107,7 @@ static void end_passed(struct tcp_path *path)
 
 static void advance(struct tcp_path *path, size_t bytes)
 {
-    if (is_torn(path)) {
+    if (has_partial(path)) {
         bytes = advance_frame(path, bytes);
     }
     size_t control = path->control.end - path->control.start;
@@ -115,11 +117,12 @@ static void advance(struct tcp_path *path, size_t bytes)
     while (bytes > 0) {
         bytes = advance_frame(path, bytes);
     }
-    end_passed(path);
+    complete_accepted(path);
 }
 
-/* New control frames may be queued while the old ones are being written, so they change places. */
-static void take_control(struct tcp_path *path)
+/* Control frames may be queued while others are written without the lock: so the path writes from a
+ * queue of its own, which is exchanged for the matching's when it is empty. */
+static void swap_control(struct tcp_path *path)
 {
     if (path->control.start == path->control.end) {
         struct muster_frame_queue empty = path->control;
@@ -130,17 +133,17 @@ static void take_control(struct tcp_path *path)
     }
 }
 
-static void nothing_left(struct tcp_path *path)
+static void send_end_of_stream(struct tcp_path *path)
 {
     muster_tcp_path_watch(path, false);
     struct tcp_link *link = path->link;
-    if (link->parting && !link->parted) {
-        link->parted = true;
-        muster_tcp_path_end(path);
+    if (link->goodbye_queued && !link->goodbye_sent) {
+        link->goodbye_sent = true;
+        muster_tcp_path_shutdown(path);
     }
 }
 
-/* Returns true if all of it is out and there may be more. */
+/* Sends one batch. True: all of it is sent, and there may be more. */
 static bool flush_once(struct tcp_path *path)
 {
     struct iovec parts[2 * TCP_FRAMES_MAX + 1];
@@ -148,11 +151,11 @@ static bool flush_once(struct tcp_path *path)
     if (path->pending.watch.retired) {
         return false;
     }
-    take_control(path);
-    fill(path);
+    swap_control(path);
+    fill_frames(path);
     int count = collect(path, parts);
     if (count == 0 && !muster_tls_has_backlog(path->tls)) {
-        nothing_left(path);
+        send_end_of_stream(path);
         return false;
     }
     size_t total = 0;
@@ -165,7 +168,7 @@ static bool flush_once(struct tcp_path *path)
     int error = errno;
     muster_fabric_lock(fabric);
     if (sent < 0 && error != EAGAIN && error != EINTR) {
-        path->deaf = true; /* reading says whether it was a goodbye or a death */
+        path->send_failed = true; /* reading reports whether the peer left or died */
         muster_tcp_path_watch(path, false);
         return false;
     }
@@ -179,7 +182,7 @@ static bool flush_once(struct tcp_path *path)
 
 void muster_tcp_flush(struct tcp_path *path)
 {
-    if (path->deaf) {
+    if (path->send_failed) {
         return;
     }
     int calls = 0;
@@ -194,13 +197,13 @@ void muster_tcp_flush(struct tcp_path *path)
 void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation)
 {
     for (uint32_t i = path->frame_count; i > 0; i--) {
-        struct tcp_outgoing *out = &path->frames[i - 1];
+        struct tcp_sent_frame *out = &path->frames[i - 1];
         const struct muster_transfer *transfer = out->frame.transfer;
         if (transfer == NULL || !muster_operation_has(operation, &transfer->key)) {
             continue;
         }
-        if (i <= path->passed) {
-            out->frame.transfer = NULL; /* its memory is not looked at any more */
+        if (i <= path->accepted_count) {
+            out->frame.transfer = NULL; /* its memory is not needed any more */
             continue;
         }
         if (out->sent == 0) {
@@ -208,11 +211,11 @@ void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operati
             remove_frame(path, i - 1);
             continue;
         }
-        /* Half out: the peer needs the rest to find the next frame, but not from this memory. */
+        /* Partly sent: the peer needs the rest to find the next frame; it is sent from a copy. */
         out->copy = malloc(out->frame.size + 1);
         if (out->copy == NULL) {
             path->link->match.broken = true;
-            path->deaf = true;
+            path->send_failed = true;
         } else if (out->frame.size > 0) {
             memcpy(out->copy, out->frame.data, out->frame.size);
         }

@@ -40,7 +40,7 @@ muster_status muster_tcp_parse(const muster_options *options, bool *used, void *
         muster_tcp_free_settings(settings);
         return status;
     }
-    *used = true; /* where others fail, it is left */
+    *used = true; /* it is the fallback of the other transports */
     *ret_settings = settings;
     return MUSTER_OK;
 }

@@ -1,4 +1,4 @@
-# TLS is OpenSSL's. Without it tls_absent.c stands in.
+# TLS uses OpenSSL. Without it tls_absent.c takes its place.
 muster_find(OPENSSL openssl libssl-dev)
 list(APPEND MUSTER_OPTIONAL "TLS between workers        =OPENSSL")
 if(OPENSSL_FOUND)

@@ -1,5 +1,5 @@
-/* TLS where Muster is built without OpenSSL: asking for it is an error, and so no channel is made.
- */
+/* Stands in for TLS in a build without OpenSSL: requesting TLS is an error, so no channel is ever
+ * created. */
 #include "worker/base/status.h"
 #include "worker/fabric/tls/tls.h"
 
@@ -11,7 +11,7 @@ muster_status muster_tls_create(const struct muster_tls_files *files, struct mus
     (void)ret_tls;
     return muster_error_set(MUSTER_INVALID,
                             "TLS (MUSTER_TLS_CERTIFICATE and the others): this "
-                            "libmuster was built without OpenSSL, and has none");
+                            "libmuster was built without OpenSSL");
 }
 
 void muster_tls_hold(struct muster_tls *tls)
@@ -52,12 +52,12 @@ ssize_t muster_tls_send(struct muster_tls_channel *channel, const struct iovec *
     return -1;
 }
 
-void muster_tls_renew(struct muster_tls **tls)
+void muster_tls_reload(struct muster_tls **tls)
 {
     (void)tls;
 }
 
-bool muster_tls_begins(unsigned char first_byte)
+bool muster_tls_is_handshake(unsigned char first_byte)
 {
     (void)first_byte;
     return false;
@@ -70,28 +70,28 @@ bool muster_tls_has_backlog(const struct muster_tls_channel *channel)
 }
 
 ssize_t muster_tls_receive(struct muster_tls_channel *channel, const struct iovec *parts, int count,
-                           bool held)
+                           bool buffered_only)
 {
     (void)channel;
     (void)parts;
     (void)count;
-    (void)held;
+    (void)buffered_only;
     errno = ENOTSUP;
     return -1;
 }
 
-bool muster_tls_holds(const struct muster_tls_channel *channel)
+bool muster_tls_has_buffered(const struct muster_tls_channel *channel)
 {
     (void)channel;
     return false;
 }
 
-void muster_tls_end(struct muster_tls_channel *channel)
+void muster_tls_shutdown(struct muster_tls_channel *channel)
 {
     (void)channel;
 }
 
-bool muster_tls_is_cut(const struct muster_tls_channel *channel)
+bool muster_tls_is_disconnected(const struct muster_tls_channel *channel)
 {
     (void)channel;
     return false;

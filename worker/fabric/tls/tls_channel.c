@@ -1,5 +1,6 @@
-/* TLS on one connection. OpenSSL reads and writes through this file, so that one system call takes
- * many records, none is copied more often than it must be, and no signal is raised. */
+/* TLS on one connection. OpenSSL reads and writes the socket through this file (a BIO), so that one
+ * system call moves many records, no record is copied more often than necessary, and no SIGPIPE is
+ * raised. */
 #include "worker/base/status.h"
 #include "worker/fabric/tls/tls_parts.h"
 
@@ -11,91 +12,91 @@
 #include <sys/socket.h>
 
 enum {
-    /* Read behind what OpenSSL asks for. It asks for a header, then for the record: behind a small
-     * piece there are more records, behind a large one the next header. */
-    AHEAD_BYTES = 4096,
-    HANDSHAKE_BYTE = 22, /* a TLS record that begins a connection */
-    ALERTS = 1000,       /* OpenSSL's reasons from here on are alerts of the peer */
+    /* Bytes read beyond what OpenSSL requests. It requests a header, then the record: more records
+     * follow a small request, and the next header follows a large one. */
+    READ_AHEAD_BYTES = 4096,
+    HANDSHAKE_BYTE = 22, /* the first byte of a TLS connection: a record of type handshake */
+    ALERTS = 1000,       /* OpenSSL's reason codes above this are alerts of the peer */
 };
 
-enum ending {
-    GOING_ON = 0,
-    ENDED = 1,  /* by TLS's rules */
-    BROKEN = 2, /* the reason says how */
-    CUT = 3,    /* below TLS; likewise */
+enum tls_state {
+    TLS_RUNNING = 0,
+    TLS_CLOSED = 1,       /* by the peer's close_notify */
+    TLS_FAILED = 2,       /* see reason */
+    TLS_DISCONNECTED = 3, /* below TLS; see reason */
 };
 
 struct muster_tls_channel {
     struct muster_tls *tls; /* held */
     SSL *ssl;
     int fd;
-    enum ending ending;
-    bool greeted;       /* the handshake is over */
-    bool dry;           /* the socket has nothing more for now, or is not to be asked */
-    bool hung_up;       /* the socket is at its end, */
-    int socket_error;   /* or this has happened to it */
-    uint64_t records;   /* written with the present key */
-    unsigned char *out; /* TLS_OUT_BYTES, or NULL; encrypted, and not taken by the kernel: */
+    enum tls_state state;
+    bool handshake_done;
+    bool socket_drained; /* the socket has nothing to read now, or must not be read */
+    bool peer_closed;    /* end of file on the socket */
+    int socket_error;    /* errno of a failed read; 0: none */
+    uint64_t records;    /* written with the present key */
+    unsigned char *out;  /* TLS_OUT_BYTES, or NULL: the backlog is [out_start, out_end) */
     size_t out_start, out_end;
-    size_t ahead_start, ahead_end;
-    unsigned char ahead[AHEAD_BYTES];
+    size_t read_ahead_start, read_ahead_end;
+    unsigned char read_ahead[READ_AHEAD_BYTES];
     char reason[MUSTER_REASON_SIZE];
 };
 
-bool muster_tls_begins(unsigned char first_byte)
+bool muster_tls_is_handshake(unsigned char first_byte)
 {
     return first_byte == HANDSHAKE_BYTE;
 }
 
-/* The socket, as OpenSSL sees it -------------------------------------------------------------- */
+/* The socket as a BIO ------------------------------------------------------------------------- */
 
-static int wait_for_socket(BIO *bio, struct muster_tls_channel *channel)
+static int report_drained(BIO *bio, struct muster_tls_channel *channel)
 {
-    channel->dry = true;
+    channel->socket_drained = true;
     BIO_set_retry_read(bio);
     return -1;
 }
 
-static int take_ahead(struct muster_tls_channel *channel, char *to, size_t size)
+static int copy_read_ahead(struct muster_tls_channel *channel, char *to, size_t size)
 {
-    size_t left = channel->ahead_end - channel->ahead_start;
+    size_t left = channel->read_ahead_end - channel->read_ahead_start;
     size_t taken = size < left ? size : left;
-    memcpy(to, channel->ahead + channel->ahead_start, taken);
-    channel->ahead_start += taken;
+    memcpy(to, channel->read_ahead + channel->read_ahead_start, taken);
+    channel->read_ahead_start += taken;
     return (int)taken;
 }
 
 static int read_socket(BIO *bio, char *to, int size)
 {
     struct muster_tls_channel *channel = BIO_get_data(bio);
-    size_t asked = (size_t)size;
+    size_t requested = (size_t)size;
     BIO_clear_retry_flags(bio);
-    if (channel->ahead_start < channel->ahead_end) {
-        return take_ahead(channel, to, asked);
+    if (channel->read_ahead_start < channel->read_ahead_end) {
+        return copy_read_ahead(channel, to, requested);
     }
-    if (channel->dry) {
-        return wait_for_socket(bio, channel);
+    if (channel->socket_drained) {
+        return report_drained(bio, channel);
     }
-    size_t behind = asked < AHEAD_BYTES ? AHEAD_BYTES : SSL3_RT_HEADER_LENGTH;
-    struct iovec parts[2] = {{.iov_base = to, .iov_len = asked},
-                             {.iov_base = channel->ahead, .iov_len = behind}};
+    size_t beyond = requested < READ_AHEAD_BYTES ? READ_AHEAD_BYTES : SSL3_RT_HEADER_LENGTH;
+    struct iovec parts[2] = {{.iov_base = to, .iov_len = requested},
+                             {.iov_base = channel->read_ahead, .iov_len = beyond}};
     ssize_t got = readv(channel->fd, parts, 2);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-        return wait_for_socket(bio, channel);
+        return report_drained(bio, channel);
     }
     if (got <= 0) {
-        channel->hung_up = got == 0;
+        channel->peer_closed = got == 0;
         channel->socket_error = got < 0 ? errno : 0;
         return got < 0 ? -1 : 0;
     }
     size_t bytes = (size_t)got;
-    channel->dry = bytes < asked + behind;
-    channel->ahead_start = 0;
-    channel->ahead_end = bytes > asked ? bytes - asked : 0;
-    return (int)(bytes < asked ? bytes : asked);
+    channel->socket_drained = bytes < requested + beyond;
+    channel->read_ahead_start = 0;
+    channel->read_ahead_end = bytes > requested ? bytes - requested : 0;
+    return (int)(bytes < requested ? bytes : requested);
 }
 
-static bool have_out(struct muster_tls_channel *channel)
+static bool ensure_out(struct muster_tls_channel *channel)
 {
     if (channel->out == NULL) {
         channel->out = channel->tls->spare;
@@ -111,12 +112,12 @@ static int write_socket(BIO *bio, const char *bytes, int size)
 {
     struct muster_tls_channel *channel = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    if (!have_out(channel)) {
+    if (!ensure_out(channel)) {
         channel->socket_error = ENOMEM;
         return -1;
     }
     if (TLS_OUT_BYTES - channel->out_end < (size_t)size) {
-        BIO_set_retry_write(bio); /* in a handshake with long chains of certificates */
+        BIO_set_retry_write(bio); /* a handshake with long certificate chains */
         return -1;
     }
     memcpy(channel->out + channel->out_end, bytes, (size_t)size);
@@ -129,7 +130,7 @@ static long control_socket(BIO *bio, int command, long number, void *pointer)
     const struct muster_tls_channel *channel = BIO_get_data(bio);
     (void)number;
     (void)pointer;
-    return command == BIO_CTRL_FLUSH || (command == BIO_CTRL_EOF && channel->hung_up);
+    return command == BIO_CTRL_FLUSH || (command == BIO_CTRL_EOF && channel->peer_closed);
 }
 
 muster_status muster_tls_make_socket_method(BIO_METHOD **ret_method)
@@ -146,7 +147,7 @@ muster_status muster_tls_make_socket_method(BIO_METHOD **ret_method)
     return MUSTER_OK;
 }
 
-/* Beginning and end -------------------------------------------------------------------------- */
+/* Create and destroy ------------------------------------------------------------------------- */
 
 struct muster_tls_channel *muster_tls_channel_create(struct muster_tls *tls, int fd, bool dialling)
 {
@@ -185,9 +186,9 @@ void muster_tls_channel_destroy(struct muster_tls_channel *channel)
     free(channel);
 }
 
-bool muster_tls_is_cut(const struct muster_tls_channel *channel)
+bool muster_tls_is_disconnected(const struct muster_tls_channel *channel)
 {
-    return channel->ending == CUT;
+    return channel->state == TLS_DISCONNECTED;
 }
 
 const char *muster_tls_reason(const struct muster_tls_channel *channel)
@@ -195,8 +196,8 @@ const char *muster_tls_reason(const struct muster_tls_channel *channel)
     return channel->reason;
 }
 
-/* Looks at what OpenSSL has left behind. Alerts before errors: a peer that refuses hangs up, too.
- */
+/* Turns what OpenSSL, the certificate check and the socket report into a reason. Alerts come first:
+ * a peer that refuses also closes the connection. */
 static void note_failure(struct muster_tls_channel *channel)
 {
     unsigned long error = ERR_peek_last_error();
@@ -204,7 +205,7 @@ static void note_failure(struct muster_tls_channel *channel)
     long verdict = SSL_get_verify_result(channel->ssl);
     const char *text = ERR_reason_error_string(error);
     size_t size = sizeof channel->reason;
-    channel->ending = BROKEN;
+    channel->state = TLS_FAILED;
     if (ERR_GET_LIB(error) == ERR_LIB_SSL && reason > ALERTS) {
         (void)snprintf(channel->reason, size, "it refuses this member by the TLS alert \"%s\"",
                        SSL_alert_desc_string_long(reason - ALERTS));
@@ -212,22 +213,23 @@ static void note_failure(struct muster_tls_channel *channel)
         (void)snprintf(channel->reason, size, "its certificate is refused: %s",
                        X509_verify_cert_error_string(verdict));
     } else if (channel->socket_error != 0) {
-        channel->ending = CUT;
+        channel->state = TLS_DISCONNECTED;
         (void)snprintf(channel->reason, size, "%s", strerror(channel->socket_error));
-    } else if (channel->hung_up) {
-        channel->ending = CUT;
+    } else if (channel->peer_closed) {
+        channel->state = TLS_DISCONNECTED;
         (void)snprintf(channel->reason, size, "%s",
-                       channel->greeted ? "it hung up without ending TLS"
-                                        : "it hung up during the handshake of TLS");
+                       channel->handshake_done
+                           ? "it closed the connection without ending TLS"
+                           : "it closed the connection during the TLS handshake");
     } else {
         (void)snprintf(channel->reason, size, "TLS: %s", text != NULL ? text : "unknown failure");
     }
     ERR_clear_error();
 }
 
-/* Going out ---------------------------------------------------------------------------------- */
+/* Sending ------------------------------------------------------------------------------------ */
 
-static void give_back_out(struct muster_tls_channel *channel)
+static void release_out(struct muster_tls_channel *channel)
 {
     channel->out_start = 0;
     channel->out_end = 0;
@@ -239,8 +241,8 @@ static void give_back_out(struct muster_tls_channel *channel)
     channel->out = NULL;
 }
 
-/* To the kernel, as much as it takes. MUSTER_RETRY: not all; MUSTER_INVALID: errno says why. */
-static muster_status push(struct muster_tls_channel *channel)
+/* Writes the backlog to the socket. MUSTER_RETRY: not all of it; MUSTER_INVALID: see errno. */
+static muster_status flush_out(struct muster_tls_channel *channel)
 {
     while (channel->out_start < channel->out_end) {
         ssize_t sent = send(channel->fd, channel->out + channel->out_start,
@@ -251,7 +253,7 @@ static muster_status push(struct muster_tls_channel *channel)
         channel->out_start += sent > 0 ? (size_t)sent : 0;
     }
     if (channel->out != NULL) {
-        give_back_out(channel);
+        release_out(channel);
     }
     return MUSTER_OK;
 }
@@ -261,14 +263,14 @@ bool muster_tls_has_backlog(const struct muster_tls_channel *channel)
     return channel != NULL && channel->out_start < channel->out_end;
 }
 
-/* Where in the parts the next plain byte is. */
+/* The position of the next plain byte in the parts. */
 struct cursor {
     const struct iovec *parts;
     int count;
     size_t at;
 };
 
-static void move_on(struct cursor *cursor, size_t bytes)
+static void advance_cursor(struct cursor *cursor, size_t bytes)
 {
     cursor->at += bytes;
     while (cursor->count > 0 && cursor->at == cursor->parts->iov_len) {
@@ -278,7 +280,7 @@ static void move_on(struct cursor *cursor, size_t bytes)
     }
 }
 
-/* The plain bytes of the next record: where they lie if that is one place, else gathered. */
+/* The plain bytes of the next record: in place if they are contiguous, otherwise gathered. */
 static size_t next_record(struct cursor *cursor, unsigned char *gather,
                           const unsigned char **ret_bytes)
 {
@@ -286,7 +288,7 @@ static size_t next_record(struct cursor *cursor, unsigned char *gather,
     size_t left = cursor->parts->iov_len - cursor->at;
     if (left >= TLS_RECORD_BYTES || cursor->count == 1) {
         size_t size = left < TLS_RECORD_BYTES ? left : TLS_RECORD_BYTES;
-        move_on(cursor, size);
+        advance_cursor(cursor, size);
         *ret_bytes = bytes;
         return size;
     }
@@ -297,7 +299,7 @@ static size_t next_record(struct cursor *cursor, unsigned char *gather,
         size_t taken = left < TLS_RECORD_BYTES - size ? left : TLS_RECORD_BYTES - size;
         memcpy(gather + size, bytes, taken);
         size += taken;
-        move_on(cursor, taken);
+        advance_cursor(cursor, taken);
     }
     *ret_bytes = gather;
     return size;
@@ -307,7 +309,7 @@ static bool write_record(struct muster_tls_channel *channel, const unsigned char
                          size_t size)
 {
     size_t written = 0;
-    if (++channel->records == channel->tls->records_a_key) {
+    if (++channel->records == channel->tls->records_per_key) {
         channel->records = 0;
         if (SSL_key_update(channel->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) != 1) {
             return false;
@@ -316,8 +318,8 @@ static bool write_record(struct muster_tls_channel *channel, const unsigned char
     return SSL_write_ex(channel->ssl, bytes, size, &written) == 1 && written == size;
 }
 
-/* Reading finds the connection at its end, and says why. */
-static ssize_t give_up_sending(struct muster_tls_channel *channel)
+/* Shuts the socket down: the next receive fails and reports this reason. */
+static ssize_t fail_sending(struct muster_tls_channel *channel)
 {
     note_failure(channel);
     (void)shutdown(channel->fd, SHUT_RDWR);
@@ -329,61 +331,61 @@ ssize_t muster_tls_send(struct muster_tls_channel *channel, const struct iovec *
 {
     struct cursor cursor = {.parts = parts, .count = count};
     ssize_t taken = 0;
-    muster_status status = push(channel);
-    move_on(&cursor, 0);
+    muster_status status = flush_out(channel);
+    advance_cursor(&cursor, 0);
     ERR_clear_error();
     while (status == MUSTER_OK && cursor.count > 0) {
         const unsigned char *bytes = NULL;
         size_t size = next_record(&cursor, channel->tls->gather, &bytes);
         if (!write_record(channel, bytes, size)) {
-            return give_up_sending(channel);
+            return fail_sending(channel);
         }
         taken += (ssize_t)size;
         if (cursor.count == 0 || TLS_OUT_BYTES - channel->out_end < TLS_RECORD_ROOM) {
-            status = push(channel);
+            status = flush_out(channel);
         }
     }
     if (status == MUSTER_INVALID || (status == MUSTER_RETRY && taken == 0)) {
-        return -1; /* push() has set errno */
+        return -1; /* errno is of flush_out() */
     }
     return taken;
 }
 
-void muster_tls_end(struct muster_tls_channel *channel)
+void muster_tls_shutdown(struct muster_tls_channel *channel)
 {
     ERR_clear_error();
     (void)SSL_shutdown(channel->ssl);
     ERR_clear_error();
-    muster_status status = push(channel);
+    muster_status status = flush_out(channel);
     (void)status;
 }
 
-/* Coming in ---------------------------------------------------------------------------------- */
+/* Receiving ---------------------------------------------------------------------------------- */
 
 muster_status muster_tls_handshake(struct muster_tls_channel *channel)
 {
-    channel->dry = false;
+    channel->socket_drained = false;
     ERR_clear_error();
     int done = SSL_do_handshake(channel->ssl);
     int error = done == 1 ? SSL_ERROR_NONE : SSL_get_error(channel->ssl, done);
     if (done == 1) {
-        channel->greeted = true;
+        channel->handshake_done = true;
     } else if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) {
         note_failure(channel);
     }
-    muster_status pushed = push(channel); /* an alert, too */
-    if (channel->ending != GOING_ON) {
+    muster_status flushed = flush_out(channel); /* after a failure, OpenSSL's alert */
+    if (channel->state != TLS_RUNNING) {
         return MUSTER_INVALID;
     }
-    /* A peer that takes nothing more may have said why: reading finds that. */
-    return done == 1 && pushed != MUSTER_RETRY ? MUSTER_OK : MUSTER_RETRY;
+    /* If writing fails, the peer may have sent an alert: the next read reports it. */
+    return done == 1 && flushed != MUSTER_RETRY ? MUSTER_OK : MUSTER_RETRY;
 }
 
-/* Up to `size` bytes of one record; 0 if there are none now. */
+/* Reads up to `size` bytes of one record; 0 if there are none now. */
 static size_t read_record(struct muster_tls_channel *channel, unsigned char *to, size_t size)
 {
     size_t got = 0;
-    if (channel->ending != GOING_ON || SSL_read_ex(channel->ssl, to, size, &got) == 1) {
+    if (channel->state != TLS_RUNNING || SSL_read_ex(channel->ssl, to, size, &got) == 1) {
         return got;
     }
     switch (SSL_get_error(channel->ssl, 0)) {
@@ -391,7 +393,7 @@ static size_t read_record(struct muster_tls_channel *channel, unsigned char *to,
     case SSL_ERROR_WANT_WRITE:
         break;
     case SSL_ERROR_ZERO_RETURN:
-        channel->ending = ENDED;
+        channel->state = TLS_CLOSED;
         break;
     default:
         note_failure(channel);
@@ -400,10 +402,10 @@ static size_t read_record(struct muster_tls_channel *channel, unsigned char *to,
 }
 
 ssize_t muster_tls_receive(struct muster_tls_channel *channel, const struct iovec *parts, int count,
-                           bool held)
+                           bool buffered_only)
 {
     size_t total = 0;
-    channel->dry = held;
+    channel->socket_drained = buffered_only;
     ERR_clear_error();
     for (int i = 0; i < count; i++) {
         unsigned char *to = parts[i].iov_base;
@@ -418,16 +420,16 @@ ssize_t muster_tls_receive(struct muster_tls_channel *channel, const struct iove
             break;
         }
     }
-    if (total > 0 || channel->ending == ENDED) {
+    if (total > 0 || channel->state == TLS_CLOSED) {
         return (ssize_t)total;
     }
-    errno = channel->ending != GOING_ON ? EPROTO : EAGAIN;
+    errno = channel->state != TLS_RUNNING ? EPROTO : EAGAIN;
     return -1;
 }
 
-bool muster_tls_holds(const struct muster_tls_channel *channel)
+bool muster_tls_has_buffered(const struct muster_tls_channel *channel)
 {
     return channel != NULL &&
-           (channel->ending != GOING_ON || channel->ahead_start < channel->ahead_end ||
+           (channel->state != TLS_RUNNING || channel->read_ahead_start < channel->read_ahead_end ||
             SSL_pending(channel->ssl) > 0);
 }

@@ -1,4 +1,4 @@
-/* The files of TLS: read, checked, and made to what channels are made of. */
+/* The files of TLS: read and checked; and the OpenSSL context that all channels are made from. */
 #include "worker/base/cleanup.h"
 #include "worker/base/log.h"
 #include "worker/base/status.h"
@@ -13,27 +13,32 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { FILE_BYTES_MAX = 1024 * 1024, CHAIN_MAX = 16, AUTHORITIES_MAX = 1024, NAME_MAX_BYTES = 253 };
+enum {
+    FILE_BYTES_MAX = 1024 * 1024,
+    CHAIN_MAX = 16, /* certificates */
+    AUTHORITIES_MAX = 1024,
+    NAME_MAX_BYTES = 253, /* of a DNS name */
+};
 
-/* The smaller AES first: it is good enough for this purpose, and takes less time. */
+/* AES-128 comes first: it is strong enough here, and faster than AES-256. */
 static const char ciphers[] =
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
 
-/* AES-GCM is not to be used for more than 2^24.5 records with one key (RFC 8446, section 5.5). */
-static const uint64_t records_a_key = UINT64_C(1) << 23;
+/* One key of AES-GCM must not encrypt more than 2^24.5 records (RFC 8446, section 5.5). */
+static const uint64_t records_per_key = UINT64_C(1) << 23;
 
-/* A file, and what it is: "TLS key (MUSTER_TLS_KEY) /etc/job/tls.key". */
-struct source {
-    const char *what, *path;
+/* A file and its label in error texts: "TLS key (MUSTER_TLS_KEY) /etc/job/tls.key". */
+struct tls_file {
+    const char *label, *path;
 };
 
-static muster_status wrong(struct source source, const char *reason)
+static muster_status file_error(struct tls_file file, const char *reason)
 {
-    return muster_error_set(MUSTER_INVALID, "TLS %s %s: %s", source.what, source.path, reason);
+    return muster_error_set(MUSTER_INVALID, "TLS %s %s: %s", file.label, file.path, reason);
 }
 
-/* What OpenSSL says of its last failure. */
-static const char *last_reason(void)
+/* The reason of OpenSSL's last failure. */
+static const char *openssl_reason(void)
 {
     const char *reason = ERR_reason_error_string(ERR_peek_last_error());
     return reason != NULL ? reason : "no memory";
@@ -41,7 +46,7 @@ static const char *last_reason(void)
 
 /* Reading ------------------------------------------------------------------------------------ */
 
-static muster_status read_bytes(struct source source, int fd, BIO *into)
+static muster_status read_bytes(struct tls_file file, int fd, BIO *into)
 {
     char bytes[4096];
     size_t total = 0;
@@ -49,28 +54,28 @@ static muster_status read_bytes(struct source source, int fd, BIO *into)
     while ((got = read(fd, bytes, sizeof bytes)) > 0) {
         total += (size_t)got;
         if (total > FILE_BYTES_MAX) {
-            return wrong(source, "longer than 1 MiB");
+            return file_error(file, "longer than 1 MiB");
         }
         if (BIO_write(into, bytes, (int)got) != (int)got) {
-            return wrong(source, "no memory");
+            return file_error(file, "no memory");
         }
     }
-    OPENSSL_cleanse(bytes, sizeof bytes); /* it may be the key */
-    return got < 0 ? wrong(source, strerror(errno)) : MUSTER_OK;
+    OPENSSL_cleanse(bytes, sizeof bytes); /* the file may be the key */
+    return got < 0 ? file_error(file, strerror(errno)) : MUSTER_OK;
 }
 
-/* The whole file in memory. */
-static muster_status open_source(struct source source, BIO **ret_bytes)
+/* Reads the whole file into secure memory. */
+static muster_status open_file(struct tls_file file, BIO **ret_bytes)
 {
-    AUTO_CLOSE int fd = open(source.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    AUTO_CLOSE int fd = open(file.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
-        return wrong(source, strerror(errno));
+        return file_error(file, strerror(errno));
     }
     BIO *bytes = BIO_new(BIO_s_secmem());
     if (bytes == NULL) {
-        return wrong(source, "no memory");
+        return file_error(file, "no memory");
     }
-    muster_status status = read_bytes(source, fd, bytes);
+    muster_status status = read_bytes(file, fd, bytes);
     if (status != MUSTER_OK) {
         BIO_free(bytes);
         return status;
@@ -84,12 +89,12 @@ static void free_certificates(STACK_OF(X509) * certificates)
     sk_X509_pop_free(certificates, X509_free);
 }
 
-/* All certificates of the file, one at least. */
-static muster_status read_certificates(struct source source, int most,
+/* Reads all certificates of the file: at least one, at most `most`. */
+static muster_status read_certificates(struct tls_file file, int most,
                                        STACK_OF(X509) * *ret_certificates)
 {
     BIO *bytes = NULL;
-    TRY(open_source(source, &bytes));
+    TRY(open_file(file, &bytes));
     STACK_OF(X509) *certificates = sk_X509_new_null();
     X509 *certificate = NULL;
     while (certificates != NULL && sk_X509_num(certificates) <= most &&
@@ -106,15 +111,15 @@ static muster_status read_certificates(struct source source, int most,
         *ret_certificates = certificates;
         return MUSTER_OK;
     }
-    muster_status status = count > most ? wrong(source, "too many certificates")
-                           : ended      ? wrong(source, "no certificate in PEM form")
-                                        : wrong(source, last_reason());
+    muster_status status = count > most ? file_error(file, "too many certificates")
+                           : ended      ? file_error(file, "no certificate in PEM form")
+                                        : file_error(file, openssl_reason());
     ERR_clear_error();
     free_certificates(certificates);
     return status;
 }
 
-/* Nobody is asked for a pass phrase. */
+/* A worker has nobody to ask for a pass phrase: notes that the key needs one. */
 static int refuse_phrase(char *phrase, int size, int writing, void *asked)
 {
     (void)writing;
@@ -125,17 +130,17 @@ static int refuse_phrase(char *phrase, int size, int writing, void *asked)
     return -1;
 }
 
-static muster_status read_key(struct source source, EVP_PKEY **ret_key)
+static muster_status read_key(struct tls_file file, EVP_PKEY **ret_key)
 {
     BIO *bytes = NULL;
     bool asked = false;
-    TRY(open_source(source, &bytes));
+    TRY(open_file(file, &bytes));
     EVP_PKEY *key = PEM_read_bio_PrivateKey(bytes, NULL, refuse_phrase, &asked);
     BIO_free(bytes);
     if (key == NULL) {
-        muster_status status = wrong(source, asked ? "it is encrypted, and a worker asks nobody "
-                                                     "for the pass phrase"
-                                                   : "no private key in PEM form");
+        muster_status status = file_error(file, asked ? "it is encrypted, and a worker asks nobody "
+                                                        "for the pass phrase"
+                                                      : "no private key in PEM form");
         ERR_clear_error();
         return status;
     }
@@ -146,7 +151,7 @@ static muster_status read_key(struct source source, EVP_PKEY **ret_key)
 /* Checking ----------------------------------------------------------------------------------- */
 
 /* "expired on Nov 21 18:00:00 2025 GMT" */
-static muster_status wrong_time(struct source source, const char *what, const ASN1_TIME *time)
+static muster_status time_error(struct tls_file file, const char *what, const ASN1_TIME *time)
 {
     char text[64] = "";
     char reason[128];
@@ -157,31 +162,31 @@ static muster_status wrong_time(struct source source, const char *what, const AS
     }
     BIO_free(printed);
     (void)snprintf(reason, sizeof reason, "%s %s", what, text);
-    return wrong(source, reason);
+    return file_error(file, reason);
 }
 
-static muster_status wrong_chain(struct source source, const X509_STORE_CTX *check,
+static muster_status chain_error(struct tls_file file, const X509_STORE_CTX *check,
                                  const char *authority)
 {
     int error = X509_STORE_CTX_get_error(check);
     X509 *at = X509_STORE_CTX_get_current_cert(check);
     char reason[512];
     if (error == X509_V_ERR_CERT_HAS_EXPIRED && at != NULL) {
-        return wrong_time(source, "expired on", X509_get0_notAfter(at));
+        return time_error(file, "expired on", X509_get0_notAfter(at));
     }
     if (error == X509_V_ERR_CERT_NOT_YET_VALID && at != NULL) {
-        return wrong_time(source, "not valid before", X509_get0_notBefore(at));
+        return time_error(file, "not valid before", X509_get0_notBefore(at));
     }
     (void)snprintf(reason, sizeof reason, "not good under the authority %.300s: %s", authority,
                    X509_verify_cert_error_string(error));
-    return wrong(source, reason);
+    return file_error(file, reason);
 }
 
-/* The others will look at it like this: better to be told now. */
+/* Verifies the own chain as the peers will, so that a mistake is reported at the start. */
 static muster_status check_chain(const struct muster_tls_files *files, SSL_CTX *context,
                                  STACK_OF(X509) * chain)
 {
-    struct source source = {"certificate (MUSTER_TLS_CERTIFICATE)", files->certificate};
+    struct tls_file file = {"certificate (MUSTER_TLS_CERTIFICATE)", files->certificate};
     X509_STORE_CTX *check = X509_STORE_CTX_new();
     if (check == NULL ||
         X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(context), sk_X509_value(chain, 0),
@@ -189,24 +194,24 @@ static muster_status check_chain(const struct muster_tls_files *files, SSL_CTX *
         X509_VERIFY_PARAM_set1(X509_STORE_CTX_get0_param(check), SSL_CTX_get0_param(context)) !=
             1) {
         X509_STORE_CTX_free(check);
-        return wrong(source, "no memory");
+        return file_error(file, "no memory");
     }
     muster_status status =
-        X509_verify_cert(check) == 1 ? MUSTER_OK : wrong_chain(source, check, files->authority);
+        X509_verify_cert(check) == 1 ? MUSTER_OK : chain_error(file, check, files->authority);
     X509_STORE_CTX_free(check);
     return status;
 }
 
-/* A member dials some peers and is dialled by others. */
+/* A member is the client of some connections and the server of others. */
 static muster_status check_purposes(const struct muster_tls_files *files, X509 *certificate)
 {
     if (X509_check_purpose(certificate, X509_PURPOSE_SSL_SERVER, 0) == 1 &&
         X509_check_purpose(certificate, X509_PURPOSE_SSL_CLIENT, 0) == 1) {
         return MUSTER_OK;
     }
-    return wrong((struct source){"certificate (MUSTER_TLS_CERTIFICATE)", files->certificate},
-                 "its usages do not allow both ends of a connection: it needs serverAuth and "
-                 "clientAuth, or no extended key usage");
+    return file_error((struct tls_file){"certificate (MUSTER_TLS_CERTIFICATE)", files->certificate},
+                      "its usages do not allow both ends of a connection: it needs serverAuth and "
+                      "clientAuth, or no extended key usage");
 }
 
 static muster_status check_name(const char *name)
@@ -225,27 +230,27 @@ static muster_status check_name(const char *name)
 
 /* The context -------------------------------------------------------------------------------- */
 
-static muster_status trust(SSL_CTX *context, const struct muster_tls_files *files)
+static muster_status use_authorities(SSL_CTX *context, const struct muster_tls_files *files)
 {
-    struct source source = {"authority (MUSTER_TLS_AUTHORITY)", files->authority};
+    struct tls_file file = {"authority (MUSTER_TLS_AUTHORITY)", files->authority};
     STACK_OF(X509) *authorities = NULL;
-    TRY(read_certificates(source, AUTHORITIES_MAX, &authorities));
+    TRY(read_certificates(file, AUTHORITIES_MAX, &authorities));
     X509_STORE *store = SSL_CTX_get_cert_store(context);
     bool added = true;
     for (int i = 0; added && i < sk_X509_num(authorities); i++) {
         added = X509_STORE_add_cert(store, sk_X509_value(authorities, i)) == 1;
     }
     free_certificates(authorities);
-    /* An authority that is itself signed by another one needs nobody above it. */
+    /* An intermediate authority is trusted by itself, without the one that has signed it. */
     (void)X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
-    return added ? MUSTER_OK : wrong(source, last_reason());
+    return added ? MUSTER_OK : file_error(file, openssl_reason());
 }
 
-static muster_status show(SSL_CTX *context, const struct muster_tls_files *files)
+static muster_status use_certificate(SSL_CTX *context, const struct muster_tls_files *files)
 {
-    struct source source = {"certificate (MUSTER_TLS_CERTIFICATE)", files->certificate};
+    struct tls_file file = {"certificate (MUSTER_TLS_CERTIFICATE)", files->certificate};
     STACK_OF(X509) *chain = NULL;
-    TRY(read_certificates(source, CHAIN_MAX, &chain));
+    TRY(read_certificates(file, CHAIN_MAX, &chain));
     muster_status status = check_purposes(files, sk_X509_value(chain, 0));
     if (status == MUSTER_OK) {
         status = check_chain(files, context, chain);
@@ -256,15 +261,15 @@ static muster_status show(SSL_CTX *context, const struct muster_tls_files *files
         used = SSL_CTX_add1_chain_cert(context, sk_X509_value(chain, i)) == 1;
     }
     free_certificates(chain);
-    return status != MUSTER_OK ? status : used ? MUSTER_OK : wrong(source, last_reason());
+    return status != MUSTER_OK ? status : used ? MUSTER_OK : file_error(file, openssl_reason());
 }
 
-static muster_status prove(SSL_CTX *context, const struct muster_tls_files *files)
+static muster_status use_key(SSL_CTX *context, const struct muster_tls_files *files)
 {
-    struct source source = {"key (MUSTER_TLS_KEY)", files->key};
+    struct tls_file file = {"key (MUSTER_TLS_KEY)", files->key};
     char reason[512];
     EVP_PKEY *key = NULL;
-    TRY(read_key(source, &key));
+    TRY(read_key(file, &key));
     bool matches = X509_check_private_key(SSL_CTX_get0_certificate(context), key) == 1;
     bool used = matches && SSL_CTX_use_PrivateKey(context, key) == 1;
     EVP_PKEY_free(key);
@@ -273,11 +278,11 @@ static muster_status prove(SSL_CTX *context, const struct muster_tls_files *file
     }
     (void)snprintf(reason, sizeof reason, "it does not belong to the certificate %.300s",
                    files->certificate);
-    return wrong(source, matches ? last_reason() : reason);
+    return file_error(file, matches ? openssl_reason() : reason);
 }
 
-/* TLS 1.3 has no renegotiation; sessions are not resumed, so nothing is sent before the handshake
- * is over, and there are no keys of earlier connections to keep. */
+/* TLS 1.3 has no renegotiation. Sessions are not resumed, so there is no early data, and no key
+ * outlives its connection. */
 static muster_status set_rules(SSL_CTX *context, const char *name)
 {
     X509_VERIFY_PARAM *verify = SSL_CTX_get0_param(context);
@@ -293,10 +298,10 @@ static muster_status set_rules(SSL_CTX *context, const char *name)
                 SSL_CTX_set_max_early_data(context, 0) == 1 &&
                 SSL_CTX_set_ciphersuites(context, ciphers) == 1 &&
                 (name == NULL || X509_VERIFY_PARAM_set1_host(verify, name, 0) == 1);
-    return good ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "TLS: %s", last_reason());
+    return good ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "TLS: %s", openssl_reason());
 }
 
-static muster_status check_all_are_there(const struct muster_tls_files *files)
+static muster_status check_complete(const struct muster_tls_files *files)
 {
     const char *missing = files->certificate == NULL ? "certificate (MUSTER_TLS_CERTIFICATE)"
                           : files->key == NULL       ? "key (MUSTER_TLS_KEY)"
@@ -309,12 +314,12 @@ static muster_status check_all_are_there(const struct muster_tls_files *files)
                                               missing);
 }
 
-static void stamp(const struct muster_tls *tls, struct tls_stamp ret_stamps[TLS_FILES])
+static void read_stamps(const struct muster_tls *tls, struct tls_stamp ret_stamps[TLS_FILES])
 {
     memset(ret_stamps, 0, TLS_FILES * sizeof ret_stamps[0]);
     for (int i = 0; i < TLS_FILES; i++) {
         struct stat file;
-        if (stat(tls->names[i], &file) == 0) { /* else reading says so */
+        if (stat(tls->names[i], &file) == 0) { /* otherwise reading reports the error */
             ret_stamps[i].device = file.st_dev;
             ret_stamps[i].inode = file.st_ino;
             ret_stamps[i].changed = file.st_mtim;
@@ -322,8 +327,9 @@ static void stamp(const struct muster_tls *tls, struct tls_stamp ret_stamps[TLS_
     }
 }
 
-/* For muster_tls_renew(): stamps first, so that what changes meanwhile is noticed later. */
-static muster_status remember(struct muster_tls *tls, const struct muster_tls_files *files)
+/* For muster_tls_reload(). The stamps are read before the files: a change in between is noticed at
+ * the next reload. */
+static muster_status copy_names(struct muster_tls *tls, const struct muster_tls_files *files)
 {
     const char *const names[] = {files->certificate, files->key, files->authority, files->name};
     for (int i = 0; i <= TLS_FILES; i++) {
@@ -332,25 +338,25 @@ static muster_status remember(struct muster_tls *tls, const struct muster_tls_fi
             return muster_error_set(MUSTER_FATAL, "out of memory");
         }
     }
-    stamp(tls, tls->stamps);
+    read_stamps(tls, tls->stamps);
     return MUSTER_OK;
 }
 
-static muster_status fill(struct muster_tls *tls, const struct muster_tls_files *files)
+static muster_status configure(struct muster_tls *tls, const struct muster_tls_files *files)
 {
-    TRY(check_all_are_there(files));
-    TRY(remember(tls, files));
+    TRY(check_complete(files));
+    TRY(copy_names(tls, files));
     tls->context = SSL_CTX_new(TLS_method());
     if (tls->context == NULL) {
-        return muster_error_set(MUSTER_FATAL, "TLS: %s", last_reason());
+        return muster_error_set(MUSTER_FATAL, "TLS: %s", openssl_reason());
     }
     if (files->name != NULL) {
         TRY(check_name(files->name));
     }
     TRY(set_rules(tls->context, files->name));
-    TRY(trust(tls->context, files));
-    TRY(show(tls->context, files));
-    TRY(prove(tls->context, files));
+    TRY(use_authorities(tls->context, files));
+    TRY(use_certificate(tls->context, files));
+    TRY(use_key(tls->context, files));
     return muster_tls_make_socket_method(&tls->socket);
 }
 
@@ -361,9 +367,9 @@ muster_status muster_tls_create(const struct muster_tls_files *files, struct mus
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
     tls->holders = 1;
-    tls->records_a_key = records_a_key;
+    tls->records_per_key = records_per_key;
     ERR_clear_error();
-    muster_status status = fill(tls, files);
+    muster_status status = configure(tls, files);
     ERR_clear_error();
     if (status != MUSTER_OK) {
         muster_tls_release(tls);
@@ -373,14 +379,14 @@ muster_status muster_tls_create(const struct muster_tls_files *files, struct mus
     return MUSTER_OK;
 }
 
-void muster_tls_renew(struct muster_tls **tls)
+void muster_tls_reload(struct muster_tls **tls)
 {
     struct tls_stamp stamps[TLS_FILES];
     struct muster_tls *renewed = NULL;
     if (*tls == NULL) {
         return;
     }
-    stamp(*tls, stamps);
+    read_stamps(*tls, stamps);
     if (memcmp(stamps, (*tls)->stamps, sizeof stamps) == 0) {
         return;
     }
@@ -389,11 +395,11 @@ void muster_tls_renew(struct muster_tls **tls)
                                            .authority = (*tls)->names[2],
                                            .name = (*tls)->names[3]};
     if (muster_tls_create(&files, &renewed) != MUSTER_OK) {
-        muster_log(MUSTER_LOG_WARN, "what TLS had before stays in use: %s", muster_last_error());
+        muster_log(MUSTER_LOG_WARN, "the previous TLS files stay in use: %s", muster_last_error());
         memcpy((*tls)->stamps, stamps, sizeof stamps);
         return;
     }
-    muster_log(MUSTER_LOG_INFO, "new files of TLS are in use: %s", files.certificate);
+    muster_log(MUSTER_LOG_INFO, "new TLS files are in use: %s", files.certificate);
     muster_tls_release(*tls);
     *tls = renewed;
 }

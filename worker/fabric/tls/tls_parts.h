@@ -8,14 +8,14 @@
 #include <sys/stat.h>
 
 enum {
-    TLS_RECORD_BYTES = 16384,      /* plain bytes of a whole record (RFC 8446, section 5.1) */
-    TLS_RECORD_ROOM = 16384 + 512, /* of one encrypted, and of a key update before it */
+    TLS_RECORD_BYTES = 16384,      /* plain bytes of a full record (RFC 8446, section 5.1) */
+    TLS_RECORD_ROOM = 16384 + 512, /* a full encrypted record, and a key update before it */
     TLS_OUT_BYTES = 8 * TLS_RECORD_ROOM,
 };
 
 enum { TLS_FILES = 3 };
 
-/* One state of a file; a changed one has another. */
+/* Identifies one version of a file. */
 struct tls_stamp {
     dev_t device;
     ino_t inode;
@@ -24,13 +24,13 @@ struct tls_stamp {
 
 struct muster_tls {
     uint32_t holders;
-    uint64_t records_a_key; /* written, then comes a new key; less for tests */
+    uint64_t records_per_key; /* written, then the key is updated; fewer in tests */
     SSL_CTX *context;
-    BIO_METHOD *socket;         /* how channels read and write */
+    BIO_METHOD *socket;         /* reads and writes a channel's socket */
     char *names[TLS_FILES + 1]; /* owned: certificate, key, authority; DNS name or NULL */
     struct tls_stamp stamps[TLS_FILES];
-    unsigned char gather[TLS_RECORD_BYTES]; /* small pieces on their way into one record */
-    unsigned char *spare; /* TLS_OUT_BYTES, or NULL: of the channel whose backlog went last */
+    unsigned char gather[TLS_RECORD_BYTES]; /* small parts that go into one record */
+    unsigned char *spare; /* TLS_OUT_BYTES, or NULL: for the next channel that needs one */
 };
 
 /* tls_channel.c */

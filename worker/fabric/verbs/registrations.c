@@ -1,3 +1,4 @@
+/* The cache of registrations: found by block, invalidated when memory goes away, evicted by age. */
 #include "worker/fabric/verbs/registrations.h"
 
 #include "worker/memory/allocation_registry.h"
@@ -12,25 +13,25 @@
 
 #define BLOCK_BYTES ((uintptr_t)MUSTER_REGISTRATION_BLOCK_BYTES)
 
-/* What its memory is, and so how long it may stay registered. */
-enum kind { OF_PIECE, WATCHED, OF_GPU, PASSING };
+/* The kind of memory decides how long it may stay registered: see registrations.h. */
+enum kind { KIND_ALLOCATED, KIND_WATCHED, KIND_GPU, KIND_TRANSIENT };
 
 struct muster_registration {
     uintptr_t begin, end;
-    const void *data;    /* a byte of it that was asked for */
-    struct block *block; /* NULL: condemned; not given out again, and removed when it is released */
+    const void *data;    /* a byte of it that the caller may use */
+    struct block *block; /* NULL: invalidated: not used again, and removed when it is released */
     void *handle;
     uint32_t holds;
     enum kind kind;
     struct muster_registration *block_prev, *block_next;
-    struct muster_registration *prev, *next; /* in idle or busy */
+    struct muster_registration *prev, *next; /* in idle or held */
 };
 
-/* Which block of which memory: the id of a piece of muster_alloc(), of an allocation of a GPU, or 0
- * in both. */
+/* A block of one memory: the id of an allocation of muster_alloc(), of a GPU allocation, or 0 in
+ * both. */
 struct key {
     uint64_t begin;
-    uint64_t piece;
+    uint64_t allocation;
     uint64_t gpu;
 };
 
@@ -44,24 +45,24 @@ struct muster_registrations {
     struct muster_registrar registrar;
     uint64_t bound_bytes;
     uintptr_t page_bytes;
-    uint64_t freed;    /* pieces whose end was looked for */
-    uint64_t unmapped; /* the position in what went away */
-    uint64_t gpu;      /* the allocation that was registered last */
+    uint64_t freed_count;    /* muster_allocation_freed_count() at the last check */
+    uint64_t unmap_position; /* up to which unmapped ranges were handled */
+    uint64_t last_gpu;       /* id of the GPU allocation registered last */
     struct block *blocks;
-    struct muster_registration *idle; /* the one that was not held for the longest time first */
-    struct muster_registration *busy; /* held */
+    struct muster_registration *idle; /* least recently held first */
+    struct muster_registration *held;
     struct muster_registrations_figures figures;
 };
 
-/* What a caller wants: the bytes in the first block, and what may be registered around them. */
-struct want {
+/* The bytes of a request in its first block, and what may be registered around them. */
+struct request {
     struct key key;
-    const void *asked;
+    const void *data_pointer;
     uintptr_t data, data_end;
     uintptr_t begin, end;
     void *base; /* begin */
     const struct muster_gpu_memory *gpu;
-    bool watch_serves; /* what is watched is as it was */
+    bool watch_valid; /* watched registrations are up to date */
 };
 
 uint64_t muster_registrations_bound(uint64_t lockable_bytes, uint64_t memory_bytes)
@@ -78,16 +79,17 @@ struct muster_registrations *muster_registrations_create(const struct muster_reg
         registrations->registrar = *registrar;
         registrations->bound_bytes = bound_bytes;
         registrations->page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
-        registrations->freed = muster_allocation_freed_count();
-        if (registrar->unmapped != NULL) {
-            registrations->unmapped = registrar->unmapped->hold();
+        registrations->freed_count = muster_allocation_freed_count();
+        if (registrar->unmap_watch != NULL) {
+            registrations->unmap_position = registrar->unmap_watch->hold();
         }
     }
     return registrations;
 }
 
-/* Takes it out of the index: nobody finds it there any more. */
-static void condemn(struct muster_registrations *registrations, struct muster_registration *entry)
+/* Takes it out of the index, so that it is not found again. */
+static void unlink_from_block(struct muster_registrations *registrations,
+                              struct muster_registration *entry)
 {
     struct block *block = entry->block;
     DL_DELETE2(block->all, entry, block_prev, block_next);
@@ -98,11 +100,12 @@ static void condemn(struct muster_registrations *registrations, struct muster_re
     entry->block = NULL;
 }
 
-/* An idle one. */
-static void drop(struct muster_registrations *registrations, struct muster_registration *entry)
+/* Removes an idle registration. */
+static void deregister(struct muster_registrations *registrations,
+                       struct muster_registration *entry)
 {
     if (entry->block != NULL) {
-        condemn(registrations, entry);
+        unlink_from_block(registrations, entry);
     }
     DL_DELETE(registrations->idle, entry);
     registrations->registrar.remove(registrations->registrar.device, entry->handle);
@@ -116,35 +119,36 @@ void muster_registrations_destroy(struct muster_registrations *registrations)
     if (registrations == NULL) {
         return;
     }
-    DL_CONCAT(registrations->idle, registrations->busy);
+    DL_CONCAT(registrations->idle, registrations->held);
     while (registrations->idle != NULL) {
-        drop(registrations, registrations->idle);
+        deregister(registrations, registrations->idle);
     }
-    if (registrations->registrar.unmapped != NULL) {
-        registrations->registrar.unmapped->release();
+    if (registrations->registrar.unmap_watch != NULL) {
+        registrations->registrar.unmap_watch->release();
     }
     free(registrations);
 }
 
-/* Its memory is no longer what it was, or may soon not be. */
-static void give_up(struct muster_registrations *registrations, struct muster_registration *entry)
+/* Its memory has changed, or may change soon. */
+static void invalidate(struct muster_registrations *registrations,
+                       struct muster_registration *entry)
 {
     if (entry->holds == 0) {
-        drop(registrations, entry);
+        deregister(registrations, entry);
     } else {
-        condemn(registrations, entry);
+        unlink_from_block(registrations, entry);
     }
 }
 
-/* Those of the block that have one of the bytes. The block may be gone afterwards. */
-static void give_up_in_block(struct muster_registrations *registrations, struct block *block,
-                             enum kind kind, uintptr_t begin, uintptr_t end)
+/* Those in the block that overlap [begin, end). The block may be freed. */
+static void invalidate_in_block(struct muster_registrations *registrations, struct block *block,
+                                enum kind kind, uintptr_t begin, uintptr_t end)
 {
     struct muster_registration *next = NULL;
     for (struct muster_registration *entry = block->all; entry != NULL; entry = next) {
         next = entry->block_next;
         if (entry->kind == kind && entry->begin < end && begin < entry->end) {
-            give_up(registrations, entry);
+            invalidate(registrations, entry);
         }
     }
 }
@@ -158,78 +162,80 @@ static struct block *find_block(const struct muster_registrations *registrations
     return block;
 }
 
-/* Memory that is not of muster_alloc(). Looks for each block of the range, or at all that there
- * are, whichever is less. */
-static void give_up_range(struct muster_registrations *registrations, enum kind kind,
-                          uintptr_t begin, uintptr_t end)
+/* Memory of neither muster_alloc() nor a GPU. Visits each block of the range, or all blocks that
+ * exist, whichever are fewer. */
+static void invalidate_range(struct muster_registrations *registrations, enum kind kind,
+                             uintptr_t begin, uintptr_t end)
 {
     if ((end - begin) / BLOCK_BYTES >= HASH_COUNT(registrations->blocks)) {
         struct block *block = NULL;
         struct block *next = NULL;
         HASH_ITER(hh, registrations->blocks, block, next)
         {
-            give_up_in_block(registrations, block, kind, begin, end);
+            invalidate_in_block(registrations, block, kind, begin, end);
         }
         return;
     }
     for (uintptr_t at = begin & -BLOCK_BYTES; at < end; at += BLOCK_BYTES) {
         struct block *block = find_block(registrations, &(struct key){.begin = at});
         if (block != NULL) {
-            give_up_in_block(registrations, block, kind, begin, end);
+            invalidate_in_block(registrations, block, kind, begin, end);
         }
     }
 }
 
-static void give_up_freed_pieces(struct muster_registrations *registrations)
+static void invalidate_freed_allocations(struct muster_registrations *registrations)
 {
-    uint64_t freed = muster_allocation_freed_count();
-    if (freed == registrations->freed) {
+    uint64_t freed_count = muster_allocation_freed_count();
+    if (freed_count == registrations->freed_count) {
         return;
     }
-    registrations->freed = freed;
+    registrations->freed_count = freed_count;
     struct block *block = NULL;
     struct block *next = NULL;
     HASH_ITER(hh, registrations->blocks, block, next)
     {
-        if (block->key.piece != 0 && !muster_allocation_is_live(block->key.piece)) {
-            give_up_in_block(registrations, block, OF_PIECE, 0, UINTPTR_MAX);
+        if (block->key.allocation != 0 && !muster_allocation_is_live(block->key.allocation)) {
+            invalidate_in_block(registrations, block, KIND_ALLOCATED, 0, UINTPTR_MAX);
         }
     }
 }
 
-/* Looks at all when memory of another allocation comes: then one before it may have been freed. */
-static void give_up_freed_gpu(struct muster_registrations *registrations, const struct want *want)
+/* Checks all GPU registrations when memory of another allocation is requested: an earlier one may
+ * have been freed. */
+static void invalidate_freed_gpu(struct muster_registrations *registrations,
+                                 const struct request *request)
 {
     struct block *block = NULL;
     struct block *next = NULL;
-    if (want->key.gpu == 0 || want->key.gpu == registrations->gpu) {
+    if (request->key.gpu == 0 || request->key.gpu == registrations->last_gpu) {
         return;
     }
-    registrations->gpu = want->key.gpu;
+    registrations->last_gpu = request->key.gpu;
     HASH_ITER(hh, registrations->blocks, block, next)
     {
         struct muster_gpu_memory now = {.id = 0};
         if (block->key.gpu != 0 &&
             (!muster_gpu_find(block->all->data, &now) || now.id != block->key.gpu)) {
-            give_up_in_block(registrations, block, OF_GPU, 0, UINTPTR_MAX);
+            invalidate_in_block(registrations, block, KIND_GPU, 0, UINTPTR_MAX);
         }
     }
 }
 
-/* False if it cannot be told now what has gone. */
-static bool give_up_unmapped(struct muster_registrations *registrations)
+/* False if it is unknown at the moment what was unmapped. */
+static bool invalidate_unmapped(struct muster_registrations *registrations)
 {
-    struct muster_unmap_report news = {.more = true};
-    while (news.more) {
-        const struct muster_unmap_watch_ops *unmapped = registrations->registrar.unmapped;
-        if (unmapped == NULL || !unmapped->collect(&registrations->unmapped, &news)) {
+    struct muster_unmap_report report = {.more = true};
+    while (report.more) {
+        const struct muster_unmap_watch_ops *watch = registrations->registrar.unmap_watch;
+        if (watch == NULL || !watch->collect(&registrations->unmap_position, &report)) {
             return false;
         }
-        if (news.everything) {
-            give_up_range(registrations, WATCHED, 0, UINTPTR_MAX);
+        if (report.everything) {
+            invalidate_range(registrations, KIND_WATCHED, 0, UINTPTR_MAX);
         }
-        for (size_t i = 0; i < news.count; i++) {
-            give_up_range(registrations, WATCHED, news.gone[i].begin, news.gone[i].end);
+        for (size_t i = 0; i < report.count; i++) {
+            invalidate_range(registrations, KIND_WATCHED, report.gone[i].begin, report.gone[i].end);
         }
     }
     return true;
@@ -240,47 +246,50 @@ static uintptr_t smaller(uintptr_t a, uintptr_t b)
     return a < b ? a : b;
 }
 
-/* A piece of muster_alloc() and an allocation of a GPU may be used as a whole, whatever the extent
+/* An allocation of muster_alloc() or of a GPU may be used as a whole, whatever the usable range
  * is. */
-static struct want find_want(const struct muster_registrations *registrations, const void *data,
-                             size_t size_bytes, struct muster_extent extent)
+static struct request make_request(const struct muster_registrations *registrations,
+                                   const void *data, size_t size_bytes,
+                                   struct muster_usable_range usable)
 {
     uintptr_t at = (uintptr_t)data;
-    uintptr_t first = (uintptr_t)extent.base;
-    uintptr_t end = first + extent.size_bytes;
+    uintptr_t first = (uintptr_t)usable.base;
+    uintptr_t end = first + usable.size_bytes;
     assert(size_bytes > 0 && first <= at && at < end && size_bytes <= end - at);
-    struct muster_allocation piece = {.id = 0};
-    if (extent.gpu != NULL) {
-        first = extent.gpu->begin;
-        end = extent.gpu->end;
-    } else if (muster_allocation_find(data, size_bytes, &piece)) {
-        first = (uintptr_t)piece.base;
-        end = first + piece.size_bytes;
+    struct muster_allocation allocation = {.id = 0};
+    if (usable.gpu != NULL) {
+        first = usable.gpu->begin;
+        end = usable.gpu->end;
+    } else if (muster_allocation_find(data, size_bytes, &allocation)) {
+        first = (uintptr_t)allocation.base;
+        end = first + allocation.size_bytes;
     }
     uintptr_t page = registrations->page_bytes;
     uintptr_t block = at & -BLOCK_BYTES;
     uintptr_t block_end = block + BLOCK_BYTES;
     uintptr_t begin = first > block ? first & -page : block;
-    return (struct want){
-        .key = {.begin = block, .piece = piece.id, .gpu = extent.gpu != NULL ? extent.gpu->id : 0},
-        .gpu = extent.gpu,
-        .asked = data,
+    return (struct request){
+        .key = {.begin = block,
+                .allocation = allocation.id,
+                .gpu = usable.gpu != NULL ? usable.gpu->id : 0},
+        .gpu = usable.gpu,
+        .data_pointer = data,
         .data = at,
         .data_end = smaller(at + size_bytes, block_end),
         .begin = begin,
-        .base = (char *)data - (at - begin), /* it may lie before the extent: whole pages */
+        .base = (char *)data - (at - begin), /* may lie before the usable range: whole pages */
         .end = smaller((end + page - 1) & -page, block_end),
     };
 }
 
 static struct muster_registration *find(const struct muster_registrations *registrations,
-                                        const struct want *want)
+                                        const struct request *request)
 {
-    const struct block *block = find_block(registrations, &want->key);
+    const struct block *block = find_block(registrations, &request->key);
     for (struct muster_registration *entry = block == NULL ? NULL : block->all; entry != NULL;
          entry = entry->block_next) {
-        if (entry->begin <= want->data && want->data_end <= entry->end &&
-            (entry->kind != WATCHED || want->watch_serves)) {
+        if (entry->begin <= request->data && request->data_end <= entry->end &&
+            (entry->kind != KIND_WATCHED || request->watch_valid)) {
             return entry;
         }
     }
@@ -292,7 +301,7 @@ static bool evict(struct muster_registrations *registrations)
     if (registrations->idle == NULL) {
         return false;
     }
-    drop(registrations, registrations->idle);
+    deregister(registrations, registrations->idle);
     registrations->figures.evictions++;
     return true;
 }
@@ -311,14 +320,16 @@ static bool make_room(struct muster_registrations *registrations, uint64_t size_
     return true;
 }
 
-/* The device's own limit is found by asking it. */
-static void *ask_device(struct muster_registrations *registrations, const struct want *want)
+/* The device's own limit is found by trying: evicts until the device accepts. */
+static void *register_with_device(struct muster_registrations *registrations,
+                                  const struct request *request)
 {
     const struct muster_registrar *registrar = &registrations->registrar;
     void *handle = NULL;
     do {
         errno = 0;
-        handle = registrar->add(registrar->device, want->gpu, want->base, want->end - want->begin);
+        handle = registrar->add(registrar->device, request->gpu, request->base,
+                                request->end - request->begin);
     } while (handle == NULL && errno == ENOMEM && evict(registrations));
     return handle;
 }
@@ -333,34 +344,36 @@ static struct block *find_or_make_block(struct muster_registrations *registratio
     return block;
 }
 
-/* After it was registered, since its pages are there then. The caller may use it, so it is still
- * the same memory. */
-static enum kind find_kind(const struct muster_registrations *registrations,
-                           const struct want *want)
+/* Called after the registration, when the pages are present. The caller may use the memory, so it
+ * has not changed since. */
+static enum kind choose_kind(const struct muster_registrations *registrations,
+                             const struct request *request)
 {
-    const struct muster_unmap_watch_ops *unmapped = registrations->registrar.unmapped;
-    if (want->key.piece != 0) {
-        return OF_PIECE;
+    const struct muster_unmap_watch_ops *watch = registrations->registrar.unmap_watch;
+    if (request->key.allocation != 0) {
+        return KIND_ALLOCATED;
     }
-    if (want->gpu != NULL) {
-        return want->key.gpu != 0 ? OF_GPU : PASSING;
+    if (request->gpu != NULL) {
+        return request->key.gpu != 0 ? KIND_GPU : KIND_TRANSIENT;
     }
-    return unmapped != NULL && unmapped->watch(want->base, want->end - want->begin) ? WATCHED
-                                                                                    : PASSING;
+    return watch != NULL && watch->watch(request->base, request->end - request->begin)
+               ? KIND_WATCHED
+               : KIND_TRANSIENT;
 }
 
-/* Registers it; idle, and in its block. */
+/* Registers the request's block; the result is idle, and in the index. */
 static struct muster_registration *add(struct muster_registrations *registrations,
-                                       const struct want *want)
+                                       const struct request *request)
 {
-    uint64_t size_bytes = want->end - want->begin;
+    uint64_t size_bytes = request->end - request->begin;
     struct muster_registration *entry = calloc(1, sizeof *entry);
     if (entry == NULL) {
         return NULL;
     }
-    entry->handle = make_room(registrations, size_bytes) ? ask_device(registrations, want) : NULL;
-    /* The block only now: to make room may have taken it away. */
-    entry->block = entry->handle == NULL ? NULL : find_or_make_block(registrations, want->key);
+    entry->handle =
+        make_room(registrations, size_bytes) ? register_with_device(registrations, request) : NULL;
+    /* Not before: eviction may free the block. */
+    entry->block = entry->handle == NULL ? NULL : find_or_make_block(registrations, request->key);
     if (entry->block == NULL) {
         if (entry->handle != NULL) {
             registrations->registrar.remove(registrations->registrar.device, entry->handle);
@@ -368,10 +381,10 @@ static struct muster_registration *add(struct muster_registrations *registration
         free(entry);
         return NULL;
     }
-    entry->begin = want->begin;
-    entry->end = want->end;
-    entry->data = want->asked;
-    entry->kind = find_kind(registrations, want);
+    entry->begin = request->begin;
+    entry->end = request->end;
+    entry->data = request->data_pointer;
+    entry->kind = choose_kind(registrations, request);
     DL_APPEND2(entry->block->all, entry, block_prev, block_next);
     DL_APPEND(registrations->idle, entry);
     struct muster_registrations_figures *figures = &registrations->figures;
@@ -382,27 +395,29 @@ static struct muster_registration *add(struct muster_registrations *registration
     return entry;
 }
 
-/* What is mapped piece by piece may go beyond the allocation that it begins in. */
-static bool is_whole(const struct want *want)
+/* The bytes may reach beyond the allocation in which they begin, where several are mapped in a row.
+ */
+static bool is_contained(const struct request *request)
 {
-    return want->begin <= want->data && want->data_end <= want->end;
+    return request->begin <= request->data && request->data_end <= request->end;
 }
 
 struct muster_registration *muster_registrations_hold(struct muster_registrations *registrations,
                                                       const void *data, size_t size_bytes,
-                                                      struct muster_extent extent,
+                                                      struct muster_usable_range usable,
                                                       size_t *ret_covered_bytes)
 {
-    give_up_freed_pieces(registrations);
-    struct want want = find_want(registrations, data, size_bytes, extent);
-    want.watch_serves = want.key.piece == 0 && want.gpu == NULL && give_up_unmapped(registrations);
-    struct muster_registration *entry = find(registrations, &want);
+    invalidate_freed_allocations(registrations);
+    struct request request = make_request(registrations, data, size_bytes, usable);
+    request.watch_valid =
+        request.key.allocation == 0 && request.gpu == NULL && invalidate_unmapped(registrations);
+    struct muster_registration *entry = find(registrations, &request);
     if (entry != NULL) {
         registrations->figures.hits++;
     } else {
         registrations->figures.misses++;
-        give_up_freed_gpu(registrations, &want);
-        entry = is_whole(&want) ? add(registrations, &want) : NULL;
+        invalidate_freed_gpu(registrations, &request);
+        entry = is_contained(&request) ? add(registrations, &request) : NULL;
         if (entry == NULL) {
             registrations->figures.refused++;
             return NULL;
@@ -410,9 +425,9 @@ struct muster_registration *muster_registrations_hold(struct muster_registration
     }
     if (entry->holds++ == 0) {
         DL_DELETE(registrations->idle, entry);
-        DL_APPEND(registrations->busy, entry);
+        DL_APPEND(registrations->held, entry);
     }
-    *ret_covered_bytes = want.data_end - want.data;
+    *ret_covered_bytes = request.data_end - request.data;
     return entry;
 }
 
@@ -428,18 +443,18 @@ void muster_registrations_release(struct muster_registrations *registrations,
     if (--registration->holds > 0) {
         return;
     }
-    DL_DELETE(registrations->busy, registration);
+    DL_DELETE(registrations->held, registration);
     DL_APPEND(registrations->idle, registration);
     if (registration->block == NULL) {
-        drop(registrations, registration);
+        deregister(registrations, registration);
     }
 }
 
 void muster_registrations_end(struct muster_registrations *registrations,
-                              struct muster_extent extent)
+                              struct muster_usable_range usable)
 {
-    uintptr_t begin = (uintptr_t)extent.base;
-    give_up_range(registrations, PASSING, begin, begin + extent.size_bytes);
+    uintptr_t begin = (uintptr_t)usable.base;
+    invalidate_range(registrations, KIND_TRANSIENT, begin, begin + usable.size_bytes);
 }
 
 struct muster_registrations_figures

@@ -1,3 +1,4 @@
+/* The table of the RDMA transport: its object in a fabric, and its links. */
 #include "worker/fabric/verbs/verbs.h"
 
 #include "worker/base/cleanup.h"
@@ -12,17 +13,18 @@ enum { PIECE_ALIGNMENT = 64 };
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
-static muster_status open_device(struct verbs *verbs, const struct muster_verbs_wish *wish)
+static muster_status open_device(struct verbs *verbs,
+                                 const struct muster_verbs_selection *selection)
 {
     if (verbs->device_count == MUSTER_VERBS_DEVICES_MAX) {
         return muster_error_set(MUSTER_INVALID, "MUSTER_VERBS_DEVICE names more than %d devices",
                                 MUSTER_VERBS_DEVICES_MAX);
     }
     struct muster_verbs_device *device = &verbs->devices[verbs->device_count];
-    if (wish->device != NULL && wish->device[0] == '\0') {
+    if (selection->device != NULL && selection->device[0] == '\0') {
         return muster_error_set(MUSTER_INVALID, "MUSTER_VERBS_DEVICE has a comma too many");
     }
-    TRY(muster_verbs_device_open(wish, device));
+    TRY(muster_verbs_device_open(selection, device));
     muster_status status = muster_verbs_try_memory(device);
     if (status != MUSTER_OK) {
         muster_verbs_device_close(device);
@@ -34,9 +36,9 @@ static muster_status open_device(struct verbs *verbs, const struct muster_verbs_
     return MUSTER_OK;
 }
 
-/* Where RDMA need not be, those that are good do. */
+/* Opens the named devices. Unless RDMA is required, one of several may fail. */
 static muster_status open_named(struct verbs *verbs, const struct muster_verbs_settings *settings,
-                                struct muster_verbs_wish *wish)
+                                struct muster_verbs_selection *selection)
 {
     AUTO_FREE char *names = strdup(settings->device);
     char *rest = names;
@@ -45,27 +47,27 @@ static muster_status open_named(struct verbs *verbs, const struct muster_verbs_s
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
     bool alone = strchr(names, ',') == NULL;
-    while ((wish->device = strsep(&rest, ",")) != NULL) {
-        muster_status opened = open_device(verbs, wish);
+    while ((selection->device = strsep(&rest, ",")) != NULL) {
+        muster_status opened = open_device(verbs, selection);
         if (opened != MUSTER_OK && (alone || settings->required)) {
             return opened;
         }
         if (opened != MUSTER_OK) {
-            muster_log(MUSTER_LOG_WARN, "one device less for RDMA: %s", muster_last_error());
+            muster_log(MUSTER_LOG_WARN, "a device is not used for RDMA: %s", muster_last_error());
             status = opened;
         }
     }
     return verbs->device_count > 0 ? MUSTER_OK : status;
 }
 
-/* Those that are named, or the first that is good. */
+/* Opens the named devices, or the first usable one. */
 static muster_status open_devices(struct verbs *verbs, const struct muster_verbs_settings *settings)
 {
-    struct muster_verbs_wish wish = {.port = settings->port, .gid = settings->gid};
+    struct muster_verbs_selection selection = {.port = settings->port, .gid = settings->gid};
     if (settings->device == NULL) {
-        TRY(open_device(verbs, &wish));
+        TRY(open_device(verbs, &selection));
     } else {
-        TRY(open_named(verbs, settings, &wish));
+        TRY(open_named(verbs, settings, &selection));
     }
     verbs->connections = settings->connections > 0 ? settings->connections : verbs->device_count;
     return MUSTER_OK;
@@ -74,9 +76,8 @@ static muster_status open_devices(struct verbs *verbs, const struct muster_verbs
 static muster_status begin(struct verbs *verbs, const struct muster_verbs_settings *settings)
 {
     if (settings->encrypted) {
-        return muster_error_set(MUSTER_INVALID,
-                                "links are to use TLS (MUSTER_TLS_CERTIFICATE), and what goes over "
-                                "RDMA is not encrypted");
+        return muster_error_set(
+            MUSTER_INVALID, "links use TLS (MUSTER_TLS_CERTIFICATE), and RDMA is not encrypted");
     }
     if (verbs->piece == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
@@ -106,7 +107,7 @@ static muster_status verbs_start(struct muster_fabric *fabric, const void *own,
     muster_status status = begin(verbs, settings);
     if (status != MUSTER_OK) {
         verbs_stop(verbs);
-        return muster_verbs_is_off(settings->required, status);
+        return muster_verbs_unavailable(settings->required, status);
     }
     *ret_transport = verbs;
     return MUSTER_OK;
@@ -114,12 +115,12 @@ static muster_status verbs_start(struct muster_fabric *fabric, const void *own,
 
 static bool verbs_poll(const void *transport)
 {
-    return muster_verbs_look((struct verbs *)transport);
+    return muster_verbs_poll((struct verbs *)transport);
 }
 
 static void verbs_mark_updated(void *transport)
 {
-    (void)muster_verbs_take_some(transport);
+    (void)muster_verbs_handle_some(transport);
 }
 
 static void verbs_arm_wakeups(void *transport, bool dozing)
@@ -140,7 +141,7 @@ static void close_paths(struct verbs_link *end)
     }
 }
 
-/* No device reads them any more. */
+/* No device reads their memory any more. */
 static void hand_back(struct verbs *verbs, struct muster_transfer_list *sends,
                       struct muster_transfer_list *ret_sends)
 {
@@ -150,7 +151,7 @@ static void hand_back(struct verbs *verbs, struct muster_transfer_list *sends,
     muster_transfer_list_splice(sends, ret_sends);
 }
 
-/* What the queue pairs have not sent goes with them: this comes through. */
+/* Over TCP, since what the queue pairs have not sent yet is lost with them. */
 static void say_leaving(const struct verbs_link *end)
 {
     for (uint32_t i = 0; i < end->path_end; i++) {
@@ -164,7 +165,7 @@ static void verbs_close(struct muster_link *link, struct muster_transfer_list *r
 {
     struct verbs_link *end = link->end;
     struct muster_transfer_list sends = {0};
-    if (end->parting) {
+    if (end->goodbye_queued) {
         say_leaving(end);
     }
     close_paths(end);
@@ -189,8 +190,8 @@ static void verbs_peer_left(struct muster_link *link, struct muster_transfer_lis
 static void verbs_send_goodbye(struct muster_link *link)
 {
     struct verbs_link *end = link->end;
-    if (!end->parting) {
-        end->parting = true;
+    if (!end->goodbye_queued) {
+        end->goodbye_queued = true;
         muster_match_goodbye(&end->match);
     }
 }
@@ -198,12 +199,12 @@ static void verbs_send_goodbye(struct muster_link *link)
 static bool verbs_goodbye_done(const struct muster_link *link)
 {
     const struct verbs_link *end = link->end;
-    /* What the peer's device has acknowledged the peer can take when this process is gone. */
+    /* What the peer's device has acknowledged, the peer receives even when this process is gone. */
     return end->match.control.start == end->match.control.end &&
            end->bundle.first_out == end->bundle.next_out;
 }
 
-/* Data that finds a slot goes at once, without waiting for the leader. */
+/* Sends at once, without waiting for the leader, if there is a free slot. */
 static void verbs_post_send(struct muster_link *link, struct muster_transfer *transfer)
 {
     struct verbs_link *end = link->end;
@@ -225,7 +226,7 @@ static void verbs_withdraw(struct muster_link *link, const struct muster_operati
     hand_back(end->verbs, &sends, ret_sends);
 }
 
-/* False if the link is closed now. */
+/* False: the link is closed now. */
 static bool prove_paths(struct verbs_link *end)
 {
     for (uint32_t i = 0; i < end->path_end; i++) {
@@ -293,7 +294,7 @@ static void dial(struct muster_dialler *dialler)
 
 static void init_end(struct muster_link *link)
 {
-    /* What is out is bounded by slots and segments, not by bytes. */
+    /* Slots and segments bound the bytes in the window. */
     static const struct muster_bundle_limits limits = {.first_number = VERBS_FIRST_NUMBER,
                                                        .window_bytes = UINT64_MAX,
                                                        .ahead_max = MUSTER_BUNDLE_AHEAD_MAX};
@@ -303,7 +304,7 @@ static void init_end(struct muster_link *link)
     end->link = link;
     end->verbs = link->transport;
     end->match.link = link;
-    end->match.unchecked = true; /* the device has a CRC of its own */
+    end->match.unchecked = true; /* the device has its own CRC */
     end->arrival.piece = end->verbs->piece;
 }
 
@@ -311,7 +312,7 @@ static bool is_closed(const struct muster_link *link)
 {
     const struct verbs_link *end = link->end;
     for (uint32_t i = 0; i < end->path_end; i++) {
-        if (end->paths[i] != NULL && muster_verbs_path_serves(end->paths[i]) &&
+        if (end->paths[i] != NULL && muster_verbs_path_is_usable(end->paths[i]) &&
             !muster_pending_is_closed(&end->paths[i]->pending)) {
             return false;
         }

@@ -1,8 +1,8 @@
-/* Links over RDMA where Muster is built without the headers of libibverbs: there are none, and so
- * no slot but the first ones is ever called. */
+/* Stands in for the RDMA transport in a build without the header of libibverbs: there are no such
+ * links, so only the slots below are ever called. */
 #include "worker/fabric/link.h"
-#include "worker/fabric/verbs/verbs_off.h"
 #include "worker/fabric/verbs/verbs_settings.h"
+#include "worker/fabric/verbs/verbs_unavailable.h"
 
 static muster_status verbs_start(struct muster_fabric *fabric, const void *settings,
                                  void **ret_transport)
@@ -10,10 +10,9 @@ static muster_status verbs_start(struct muster_fabric *fabric, const void *setti
     const struct muster_verbs_settings *own = settings;
     (void)fabric;
     (void)ret_transport;
-    return muster_verbs_is_off(
+    return muster_verbs_unavailable(
         own->required,
-        muster_error_set(MUSTER_INVALID,
-                         "this libmuster was built without libibverbs, and has none"));
+        muster_error_set(MUSTER_INVALID, "this libmuster was built without libibverbs"));
 }
 
 const struct muster_transport muster_verbs_transport = {

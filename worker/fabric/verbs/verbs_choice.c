@@ -1,3 +1,4 @@
+/* The choice of port and GID, and the error texts where there is none. */
 #include "worker/fabric/verbs/verbs_choice.h"
 
 #include <stdio.h>
@@ -14,8 +15,8 @@ bool muster_verbs_gid_is_link_local(const struct muster_verbs_gid *gid)
     return gid->bytes[0] == 0xfe && (gid->bytes[1] & 0xc0) == 0x80;
 }
 
-/* Greater is better. */
-static int worth(const struct muster_verbs_gid *gid)
+/* Higher is better. */
+static int score_of(const struct muster_verbs_gid *gid)
 {
     int value = gid->type == MUSTER_VERBS_ROCE_1 ? 1 : 11;
     value += muster_verbs_gid_is_ipv4(gid) ? 2 : 0;
@@ -23,25 +24,27 @@ static int worth(const struct muster_verbs_gid *gid)
     return value;
 }
 
-static const struct muster_verbs_gid *choose_gid(const struct muster_verbs_port *port, int32_t wish)
+static const struct muster_verbs_gid *choose_gid(const struct muster_verbs_port *port,
+                                                 int32_t selection)
 {
     const struct muster_verbs_gid *best = NULL;
     for (uint32_t i = 0; i < port->gid_count; i++) {
         const struct muster_verbs_gid *gid = &port->gids[i];
-        if (wish >= 0 && gid->index != (uint32_t)wish) {
+        if (selection >= 0 && gid->index != (uint32_t)selection) {
             continue;
         }
-        if (best == NULL || worth(gid) > worth(best)) {
+        if (best == NULL || score_of(gid) > score_of(best)) {
             best = gid;
         }
     }
     return best;
 }
 
-static bool is_wished(const struct muster_verbs_port *port, const struct muster_verbs_wish *wish)
+static bool matches(const struct muster_verbs_port *port,
+                    const struct muster_verbs_selection *selection)
 {
-    return (wish->device == NULL || strcmp(port->device, wish->device) == 0) &&
-           (wish->port == 0 || port->number == wish->port);
+    return (selection->device == NULL || strcmp(port->device, selection->device) == 0) &&
+           (selection->port == 0 || port->number == selection->port);
 }
 
 /* "mlx5_0 port 1, mlx5_1 port 1". */
@@ -56,8 +59,8 @@ static void list_ports(const struct muster_verbs_ports *ports, size_t size, char
     }
 }
 
-static muster_status refuse_all(const struct muster_verbs_ports *ports,
-                                const struct muster_verbs_wish *wish)
+static muster_status no_port_error(const struct muster_verbs_ports *ports,
+                                   const struct muster_verbs_selection *selection)
 {
     char there[128];
     char number[16];
@@ -68,14 +71,15 @@ static muster_status refuse_all(const struct muster_verbs_ports *ports,
             "adapter needs its kernel module, and in a container /dev/infiniband)");
     }
     list_ports(ports, sizeof there, there);
-    (void)snprintf(number, sizeof number, " port %u", wish->port);
-    return muster_error_set(
-        MUSTER_INVALID, "there is no %s%s (MUSTER_VERBS_DEVICE, MUSTER_VERBS_PORT), only %s",
-        wish->device != NULL ? wish->device : "device with", wish->port > 0 ? number : "", there);
+    (void)snprintf(number, sizeof number, " port %u", selection->port);
+    return muster_error_set(MUSTER_INVALID,
+                            "there is no %s%s (MUSTER_VERBS_DEVICE, MUSTER_VERBS_PORT), only %s",
+                            selection->device != NULL ? selection->device : "device with",
+                            selection->port > 0 ? number : "", there);
 }
 
-static muster_status refuse_port(const struct muster_verbs_port *port,
-                                 const struct muster_verbs_wish *wish)
+static muster_status port_error(const struct muster_verbs_port *port,
+                                const struct muster_verbs_selection *selection)
 {
     if (!port->active) {
         return muster_error_set(
@@ -84,11 +88,11 @@ static muster_status refuse_port(const struct muster_verbs_port *port,
             "interface is up (\"ip link\")",
             port->number, port->device, port->state);
     }
-    if (wish->gid >= 0) {
+    if (selection->gid >= 0) {
         return muster_error_set(MUSTER_INVALID,
                                 "port %u of %s has no GID with the index %d (MUSTER_VERBS_GID); "
                                 "\"rdma\" and \"show_gids\" list them",
-                                port->number, port->device, wish->gid);
+                                port->number, port->device, selection->gid);
     }
     return muster_error_set(MUSTER_INVALID,
                             "port %u of %s has no GID: give its network interface an address "
@@ -97,15 +101,15 @@ static muster_status refuse_port(const struct muster_verbs_port *port,
 }
 
 muster_status muster_verbs_choose(const struct muster_verbs_ports *ports,
-                                  const struct muster_verbs_wish *wish,
+                                  const struct muster_verbs_selection *selection,
                                   const struct muster_verbs_port **ret_port,
                                   const struct muster_verbs_gid **ret_gid)
 {
     const struct muster_verbs_port *wished = NULL;
     for (uint32_t i = 0; i < ports->count; i++) {
         const struct muster_verbs_port *port = &ports->all[i];
-        const struct muster_verbs_gid *gid = choose_gid(port, wish->gid);
-        if (!is_wished(port, wish)) {
+        const struct muster_verbs_gid *gid = choose_gid(port, selection->gid);
+        if (!matches(port, selection)) {
             continue;
         }
         if (port->active && gid != NULL) {
@@ -113,8 +117,8 @@ muster_status muster_verbs_choose(const struct muster_verbs_ports *ports,
             *ret_gid = gid;
             return MUSTER_OK;
         }
-        /* What is said is about the one that comes nearest. */
+        /* The error text is about the closest match. */
         wished = wished == NULL || (port->active && !wished->active) ? port : wished;
     }
-    return wished == NULL ? refuse_all(ports, wish) : refuse_port(wished, wish);
+    return wished == NULL ? no_port_error(ports, selection) : port_error(wished, selection);
 }

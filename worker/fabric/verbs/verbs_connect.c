@@ -1,10 +1,11 @@
 /*
- * How links over RDMA begin, and end: a TCP connection on which the ends tell each other of their
- * queue pairs, and the proof that these reach each other.
+ * Opens paths over RDMA: a TCP connection over which the ends exchange the attributes of their
+ * queue pairs, and the proof that the queue pairs reach each other; and detects the end of that
+ * connection.
  *
- * The first path opens the link. Its dialler then calls for the others, if there are to be more,
- * and again for one that is lost or could not be had. The i-th path goes from the i-th device of
- * the dialler to the i-th of the acceptor, modulo how many they have.
+ * The first path opens the link. Its dialler then dials the others, and again those that are lost
+ * or could not be opened. The i-th path connects the i-th device of the dialler with the i-th of
+ * the acceptor, modulo their numbers of devices.
  */
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
@@ -18,14 +19,14 @@
 #include <sys/epoll.h>
 #include <utlist.h>
 
-/* Says it whole: a socket that has just begun has room, or is useless. */
-static bool say(const struct verbs_path *path, const unsigned char *bytes, size_t size)
+/* For the first bytes of a connection, when its send buffer is empty: false if not all are sent. */
+static bool send_all(const struct verbs_path *path, const unsigned char *bytes, size_t size)
 {
     return send(path->pending.watch.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
 }
 
-/* Reads as muster_pending_count_received() says. */
-static int hear(struct verbs_path *path, uint32_t size)
+/* Returns as muster_pending_count_received() does. */
+static int receive_greeting(struct verbs_path *path, uint32_t size)
 {
     ssize_t got = recv(path->pending.watch.fd, path->bytes + path->have, size - path->have, 0);
     return muster_pending_count_received(got, size, &path->have);
@@ -41,11 +42,10 @@ bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_
         muster_verbs_greeting_of(path, &greeting);
         muster_verbs_greeting_encode(&greeting, bytes + MUSTER_ANSWER_SIZE);
     }
-    return say(path, bytes, sizeof bytes);
+    return send_all(path, bytes, sizeof bytes);
 }
 
-/* Paths of a link -------------------------------------------------------------------------------
- */
+/* Paths of a link ------------------------------------------------------------------------------ */
 
 static bool is_opening(const struct verbs_link *link)
 {
@@ -66,46 +66,47 @@ static void place_path(struct verbs_path *path, struct verbs_link *link, uint32_
     link->path_end = place < link->path_end ? link->path_end : place + 1;
 }
 
-static void miss_one(struct verbs_link *link)
+static void path_missing(struct verbs_link *link)
 {
-    muster_bundle_path_missing(&link->calls, &link->dialler, muster_verbs_count_serving(link));
+    muster_bundle_path_missing(&link->calls, &link->dialler, muster_verbs_count_usable(link));
 }
 
-/* It does not come about. False if the link is closed now. */
-static bool give_up(struct verbs_path *path, const char *what)
+/* The path cannot be opened. False: the link is closed now. */
+static bool drop_path(struct verbs_path *path, const char *what)
 {
     struct verbs_link *link = path->link;
     if (is_opening(link)) {
         muster_link_try_next(link->link, what);
         return false;
     }
-    muster_log(MUSTER_LOG_DEBUG, "peer=%u one more path over RDMA: %s", link->link->rank, what);
-    bool drained = muster_verbs_pair_drain(path, what);
+    muster_log(MUSTER_LOG_DEBUG, "peer=%u no further path over RDMA: %s", link->link->rank, what);
+    bool drained = muster_verbs_drain(path, what);
     if (path->proven && (!drained || !muster_verbs_abandon_receives(path))) {
-        /* There may be frames behind the proof. */
+        /* Frames that followed the proof may be lost. */
         muster_link_fail(link->link, MUSTER_LINK_LOST, what);
         return false;
     }
     muster_verbs_path_close(path);
-    muster_verbs_make_room(link); /* the peer may have taken it for open, and sent by it */
-    miss_one(link);
+    muster_verbs_vacate(link); /* the peer may have opened it, and sent by it */
+    path_missing(link);
     muster_link_mark(link->link);
     return true;
 }
 
-/* This member lacks something: not a matter of the two only. */
-static void warn(struct verbs_link *link)
+/* For the user to know: this member, not only this pair, lacks something. Once in a row as a
+ * warning. */
+static void log_unavailable(struct verbs_link *link)
 {
     bool again = !is_opening(link) && link->warned;
     link->warned = !is_opening(link);
     muster_log(again ? MUSTER_LOG_DEBUG : MUSTER_LOG_WARN, "peer=%u %s over RDMA: %s",
-               link->link->rank, is_opening(link) ? "not" : "not one more path",
+               link->link->rank, is_opening(link) ? "no link" : "no further path",
                muster_last_error());
 }
 
 /* The proof ------------------------------------------------------------------------------------ */
 
-static void say_open(const struct verbs_path *path)
+static void log_open(const struct verbs_path *path)
 {
     const struct muster_link *link = path->link->link;
     char there[MUSTER_ADDRESS_SIZE];
@@ -115,13 +116,13 @@ static void say_open(const struct verbs_path *path)
     bool opens = is_opening(path->link);
     muster_log(opens ? MUSTER_LOG_INFO : MUSTER_LOG_DEBUG,
                "peer=%u host=%s %s over RDMA device %s to %s", link->rank, link->peer.host,
-               opens ? "link" : "one more path", path->device->name, there);
+               opens ? "link" : "further path", path->device->name, there);
 }
 
 static void open_path(struct verbs_path *path)
 {
     struct verbs_link *link = path->link;
-    say_open(path);
+    log_open(path);
     muster_pending_remove(&path->pending);
     if (!is_opening(link)) {
         muster_bundle_path_opened(&link->dialler);
@@ -132,7 +133,8 @@ static void open_path(struct verbs_path *path)
     muster_link_opened(link->link);
 }
 
-/* The peer has told of its queue pair, and hears of ours from who was called. */
+/* The peer's greeting has arrived. The acceptor answers with its own; the dialler sends the proof.
+ */
 static muster_status connect_path(struct verbs_path *path)
 {
     path->connecting = false;
@@ -148,15 +150,15 @@ static muster_status connect_path(struct verbs_path *path)
     return status;
 }
 
-/* The queue pairs do not reach each other. As give_up(). */
-static bool give_up_proof(struct verbs_path *path, const char *what)
+/* The queue pairs do not reach each other. Returns as drop_path() does. */
+static bool proof_failed(struct verbs_path *path, const char *what)
 {
     (void)muster_error_set(MUSTER_INVALID,
                            "%.90s: the network may carry no packets as large as the RDMA devices' "
                            "(MTU), or drop UDP port 4791",
                            what);
-    warn(path->link);
-    return give_up(path, muster_last_error());
+    log_unavailable(path->link);
+    return drop_path(path, muster_last_error());
 }
 
 bool muster_verbs_prove(struct verbs_path *path)
@@ -165,11 +167,11 @@ bool muster_verbs_prove(struct verbs_path *path)
         return true;
     }
     if (path->connecting && connect_path(path) != MUSTER_OK) {
-        warn(path->link);
-        return give_up(path, muster_last_error());
+        log_unavailable(path->link);
+        return drop_path(path, muster_last_error());
     }
     if (path->failure[0] != '\0') {
-        return give_up_proof(path, path->failure);
+        return proof_failed(path, path->failure);
     }
     if (path->proven) {
         if (!path->dialler) {
@@ -184,36 +186,36 @@ void muster_verbs_timed_out(struct muster_pending_connection *pending)
 {
     struct verbs_path *path = (struct verbs_path *)pending;
     if (pending->phase == MUSTER_PHASE_DIALLING) {
-        (void)give_up(path, "it cannot be reached in time");
+        (void)drop_path(path, "it cannot be reached in time");
     } else {
-        (void)give_up_proof(path, "nothing comes through between the RDMA devices");
+        (void)proof_failed(path, "nothing comes through between the RDMA devices");
     }
 }
 
 /* Dialling ----------------------------------------------------------------------------------- */
 
-static bool is_ours(const char *address)
+static bool is_verbs_address(const char *address)
 {
     return muster_address_has_scheme(address, VERBS_SCHEME);
 }
 
-/* Of the peer's addresses over RDMA, modulo how many there are. */
+/* The peer's RDMA address for this place, modulo their number. */
 static const char *find_address(const struct verbs_link *link, uint32_t place)
 {
     const struct muster_peer *peer = &link->link->peer;
     const char *found[MUSTER_ADDRESSES_MAX] = {""};
     uint32_t count = 0;
     for (uint32_t i = 0; i < peer->address_count; i++) {
-        if (is_ours(peer->addresses[i])) {
+        if (is_verbs_address(peer->addresses[i])) {
             found[count++] = peer->addresses[i];
         }
     }
     return found[count > 0 ? place % count : 0];
 }
 
-/* With a port that is down the kernel would look for the way to the peer for a second, and nothing
- * of the fabric moves meanwhile. */
-static struct verbs_path *call(struct verbs_link *link, uint32_t place)
+/* Not if the port is down: the kernel would try to resolve the peer for a second, in which the
+ * fabric makes no progress. */
+static struct verbs_path *dial_path(struct verbs_link *link, uint32_t place)
 {
     struct muster_socket_address remote;
     if (muster_verbs_check_port(device_of(link, place)) != MUSTER_OK ||
@@ -242,9 +244,9 @@ static struct verbs_path *call(struct verbs_link *link, uint32_t place)
 static void dial_missing(struct verbs_link *link)
 {
     for (uint32_t place = 0; place < link->calls.wanted; place++) {
-        if (link->paths[place] == NULL && call(link, place) == NULL) {
-            warn(link);
-            miss_one(link);
+        if (link->paths[place] == NULL && dial_path(link, place) == NULL) {
+            log_unavailable(link);
+            path_missing(link);
         }
     }
 }
@@ -257,17 +259,17 @@ void muster_verbs_dial(struct verbs_link *link)
         return;
     }
     muster_random_bytes(&link->calls.ticket, sizeof link->calls.ticket);
-    if (call(link, 0) == NULL) {
+    if (dial_path(link, 0) == NULL) {
         muster_link_try_next(link->link, muster_last_error());
     }
 }
 
-static void hung_up(struct verbs_path *path)
+static void connection_closed(struct verbs_path *path)
 {
     if (is_opening(path->link)) {
         muster_pending_handle_close(&path->pending, path->link->link);
     } else {
-        (void)give_up(path, "it closes the connection without an answer");
+        (void)drop_path(path, "it closes the connection without an answer");
     }
 }
 
@@ -280,12 +282,12 @@ static void connected(struct verbs_path *path)
     socklen_t size = sizeof error;
     (void)getsockopt(path->pending.watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) {
-        (void)give_up(path, strerror(error));
+        (void)drop_path(path, strerror(error));
         return;
     }
     if (muster_verbs_pair_create(path) != MUSTER_OK) {
-        warn(link);
-        (void)give_up(path, muster_last_error());
+        log_unavailable(link);
+        (void)drop_path(path, muster_last_error());
         return;
     }
     struct muster_hello hello = muster_hello_to(link->link);
@@ -296,68 +298,69 @@ static void connected(struct verbs_path *path)
     muster_verbs_greeting_of(path, &greeting);
     muster_verbs_greeting_encode(&greeting, bytes + MUSTER_HELLO_SIZE);
     path->pending.phase = MUSTER_PHASE_GREETING;
-    path->pending.deadline_ns = MUSTER_NEVER; /* it may compute: the caller's deadline counts */
+    path->pending.deadline_ns =
+        MUSTER_NEVER; /* the peer may compute: only the caller's deadline counts */
     muster_watch_change(path->verbs->pending_list.fabric, &path->pending.watch, EPOLLIN);
-    if (!say(path, bytes, sizeof bytes)) {
-        hung_up(path);
+    if (!send_all(path, bytes, sizeof bytes)) {
+        connection_closed(path);
     }
 }
 
-/* The leader connects it in its turn. */
-static void connect_soon(struct verbs_path *path)
+/* The leader connects the queue pair when it progresses the link. */
+static void connect_later(struct verbs_path *path)
 {
     muster_pending_await_proof(&path->pending);
     path->connecting = true;
     muster_link_mark(path->link->link);
 }
 
-static void judge_answer(struct verbs_path *path)
+static void handle_answer(struct verbs_path *path)
 {
     enum muster_verdict verdict;
     if (muster_answer_decode(path->bytes, &verdict) != MUSTER_OK) {
-        (void)give_up(path, "it answers otherwise than a Muster peer");
+        (void)drop_path(path, "it answers otherwise than a Muster peer");
     } else if (verdict == MUSTER_WAIT) {
         path->have = 0;
     } else if (verdict != MUSTER_WELCOME && is_opening(path->link)) {
         muster_pending_handle_refusal(&path->pending, path->link->link, verdict);
     } else if (verdict != MUSTER_WELCOME) {
-        (void)give_up(path, muster_verdict_text(verdict));
-    } else if (muster_verbs_greeting_decode(path->bytes + MUSTER_ANSWER_SIZE, &path->theirs) !=
+        (void)drop_path(path, muster_verdict_text(verdict));
+    } else if (muster_verbs_greeting_decode(path->bytes + MUSTER_ANSWER_SIZE, &path->peer) !=
                MUSTER_OK) {
-        (void)give_up(path, muster_last_error());
+        (void)drop_path(path, muster_last_error());
     } else {
-        connect_soon(path);
+        connect_later(path);
     }
 }
 
 static void read_answer(struct verbs_path *path)
 {
-    int got = hear(path, VERBS_ANSWER_SIZE);
+    int got = receive_greeting(path, VERBS_ANSWER_SIZE);
     if (got < 0) {
-        hung_up(path);
+        connection_closed(path);
     } else if (got > 0) {
-        judge_answer(path);
+        handle_answer(path);
     }
 }
 
 /* Accepting ---------------------------------------------------------------------------------- */
 
-/* What the caller is not told now, it is told when the queue pair is connected. */
-static void begin_path(struct verbs_path *path, struct verbs_link *link, uint32_t place)
+/* Refuses at once, or answers when the queue pair is connected. */
+static void accept_path(struct verbs_path *path, struct verbs_link *link, uint32_t place)
 {
     place_path(path, link, place);
     if (muster_verbs_check_port(path->device) == MUSTER_OK &&
         muster_verbs_pair_create(path) == MUSTER_OK) {
-        connect_soon(path);
+        connect_later(path);
         return;
     }
-    warn(link);
+    log_unavailable(link);
     (void)muster_verbs_answer(&path->pending, MUSTER_REFUSED_VERBS);
-    (void)give_up(path, muster_last_error());
+    (void)drop_path(path, muster_last_error());
 }
 
-/* One more path of a link that is open. */
-static void take_other_call(struct verbs_path *path, struct muster_link *link)
+/* The peer dials one more path of an open link. */
+static void handle_other_call(struct verbs_path *path, struct muster_link *link)
 {
     struct verbs_link *end = muster_bundle_open_end(&path->pending, link);
     uint32_t place = path->pending.hello.index - 1U;
@@ -367,14 +370,14 @@ static void take_other_call(struct verbs_path *path, struct muster_link *link)
         muster_verbs_path_close(path);
         return;
     }
-    begin_path(path, end, place);
+    accept_path(path, end, place);
 }
 
 void muster_verbs_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct verbs_path *path = (struct verbs_path *)pending;
     if (pending->hello.index > 0) {
-        take_other_call(path, link);
+        handle_other_call(path, link);
         return;
     }
     if (!muster_pending_claim_link(pending, link)) {
@@ -385,17 +388,17 @@ void muster_verbs_admit(struct muster_pending_connection *pending, struct muster
         muster_verbs_path_close(end->paths[0]);
     }
     end->calls.ticket = pending->hello.ticket;
-    begin_path(path, end, 0);
+    accept_path(path, end, 0);
 }
 
 static void read_hello(struct verbs_path *path)
 {
-    int got = hear(path, VERBS_HELLO_SIZE);
+    int got = receive_greeting(path, VERBS_HELLO_SIZE);
     if (got < 0) {
         muster_pending_refuse(&path->pending, MUSTER_REJECTED_SILENT);
     } else if (!muster_hello_begins(path->bytes, path->have) ||
                (got > 0 && muster_verbs_greeting_decode(path->bytes + MUSTER_HELLO_SIZE,
-                                                        &path->theirs) != MUSTER_OK)) {
+                                                        &path->peer) != MUSTER_OK)) {
         muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE);
     } else if (got > 0) {
         muster_pending_check_hello(&path->pending, path->bytes);
@@ -404,13 +407,13 @@ static void read_hello(struct verbs_path *path)
 
 /* Open ----------------------------------------------------------------------------------------- */
 
-/* Nothing is said any more but that it leaves. */
+/* Reads the byte that announces a close, or the end of the connection. */
 static void read_end(struct verbs_path *path)
 {
     unsigned char byte = 0;
     ssize_t got = recv(path->pending.watch.fd, &byte, 1, 0);
     if (got == 1) {
-        path->leaving = true;
+        path->peer_leaving = true;
         return;
     }
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -418,17 +421,17 @@ static void read_end(struct verbs_path *path)
     }
     const char *what = got == 0 ? "it closed the connection without goodbye" : strerror(errno);
     if (path->pending.phase == MUSTER_PHASE_OPEN) {
-        (void)muster_verbs_ended(path, what);
+        (void)muster_verbs_connection_ended(path, what);
         return;
     }
-    /* The proof may have come all the same, and what came behind it. */
+    /* The proof may have arrived before, and frames after it. */
     struct verbs_link *link = path->link;
     uint32_t place = path->place;
-    muster_verbs_take(path->verbs);
+    muster_verbs_handle_all(path->verbs);
     if (!path->proven) {
-        (void)give_up_proof(path, "it gives up the RDMA connection");
+        (void)proof_failed(path, "it gives up the RDMA connection");
     } else if (muster_verbs_prove(path) && link->paths[place] == path) {
-        (void)muster_verbs_ended(path, what);
+        (void)muster_verbs_connection_ended(path, what);
     }
 }
 
@@ -447,8 +450,8 @@ void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events)
         read_hello(path);
         break;
     case MUSTER_PHASE_PARKED:
-        muster_pending_refuse(&path->pending,
-                              MUSTER_REJECTED_SILENT); /* it has hung up, most likely */
+        muster_pending_refuse(
+            &path->pending, MUSTER_REJECTED_SILENT); /* it has closed the connection, most likely */
         break;
     case MUSTER_PHASE_PROVING:
     case MUSTER_PHASE_OPEN:

@@ -1,3 +1,4 @@
+/* An RDMA device: found, opened, its completion queue and its registrations. */
 #include "worker/fabric/verbs/verbs_device.h"
 
 #include "worker/base/cleanup.h"
@@ -10,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { QUEUE_ENTRIES = 8192 }; /* completions of all links; more links go over another transport */
+enum { QUEUE_ENTRIES = 8192 }; /* completions of all links; further links use another transport */
 
 /* Finding -------------------------------------------------------------------------------------- */
 
@@ -21,7 +22,7 @@ static void read_gids(const struct muster_verbs_library *library, struct ibv_con
         struct ibv_gid_entry entry = {0};
         if (library->query_gid_ex(context, port->number, (uint32_t)i, &entry, 0, sizeof entry) !=
             0) {
-            continue; /* an empty place of the table */
+            continue; /* an empty entry of the table */
         }
         struct muster_verbs_gid *gid = &port->gids[port->gid_count++];
         gid->index = (uint32_t)i;
@@ -37,7 +38,7 @@ static muster_status query_port(const struct muster_verbs_library *library,
                                 struct ibv_port_attr *ret_attributes)
 {
     memset(ret_attributes, 0, sizeof *ret_attributes);
-    /* The symbol fills what older programs know; that is all that is looked at here. */
+    /* The symbol fills the fields of the old structure, which are all that is used here. */
     int error = library->query_port(context, (uint8_t)number,
                                     (struct _compat_ibv_port_attr *)ret_attributes);
     return error == 0 ? MUSTER_OK
@@ -51,7 +52,7 @@ static void read_device(const struct muster_verbs_library *library, struct ibv_d
     struct ibv_device_attr attributes = {0};
     struct ibv_context *context = library->open_device(device);
     if (context == NULL) {
-        return; /* of another container, for example */
+        return; /* it may belong to another container */
     }
     int count = library->query_device(context, &attributes) == 0 ? attributes.phys_port_cnt : 0;
     for (int i = 1; i <= count && ports->count < MUSTER_VERBS_PORTS_MAX; i++) {
@@ -116,7 +117,7 @@ static muster_status make_queue(struct muster_verbs_device *device)
 {
     struct ibv_device_attr attributes = {0};
     if (device->library->query_device(device->context, &attributes) != 0) {
-        return muster_error_errno(MUSTER_INVALID, "it does not say what it can do");
+        return muster_error_errno(MUSTER_INVALID, "its attributes cannot be read");
     }
     device->queue_entries = min(QUEUE_ENTRIES, (uint32_t)attributes.max_cqe);
     device->domain = device->library->alloc_pd(device->context);
@@ -129,7 +130,7 @@ static muster_status make_queue(struct muster_verbs_device *device)
     if (device->queue == NULL) {
         return muster_error_errno(MUSTER_INVALID, "a completion queue");
     }
-    /* Events are asked for when one is there, and never waited for. */
+    /* Events are polled, never waited for. */
     if (fcntl(device->channel->fd, F_SETFL, O_NONBLOCK) != 0 ||
         fcntl(device->context->async_fd, F_SETFL, O_NONBLOCK) != 0) {
         return muster_error_errno(MUSTER_INVALID, "its events");
@@ -144,27 +145,28 @@ static void add_span(const struct muster_verbs_device *device, enum muster_timel
                               (struct muster_timeline_operation){.sequence = 0});
 }
 
-/* Users' memory is only ever read by the device; nothing writes where it may be read-only. */
-static void *add_registration(void *device, const struct muster_gpu_memory *gpu, void *base,
+/* Registers users' memory, which the device only reads: it may be read-only. */
+static void *add_registration(void *owner, const struct muster_gpu_memory *gpu, void *base,
                               size_t size_bytes)
 {
-    struct muster_verbs_device *of = device;
-    int64_t started_ns = muster_timeline_clock(of->timeline);
-    struct ibv_mr *registered = gpu != NULL ? muster_verbs_register_gpu(of, gpu, base, size_bytes)
-                                            : of->library->reg_mr(of->domain, base, size_bytes, 0);
+    struct muster_verbs_device *device = owner;
+    int64_t started_ns = muster_timeline_clock(device->timeline);
+    struct ibv_mr *registered = gpu != NULL
+                                    ? muster_verbs_register_gpu(device, gpu, base, size_bytes)
+                                    : device->library->reg_mr(device->domain, base, size_bytes, 0);
     int error = errno;
-    add_span(of, MUSTER_TIMELINE_REGISTER, started_ns, size_bytes);
+    add_span(device, MUSTER_TIMELINE_REGISTER, started_ns, size_bytes);
     errno = error;
     return registered;
 }
 
-static void remove_registration(void *device, void *handle)
+static void remove_registration(void *owner, void *handle)
 {
-    const struct muster_verbs_device *of = device;
+    const struct muster_verbs_device *device = owner;
     size_t size_bytes = ((const struct ibv_mr *)handle)->length;
-    int64_t started_ns = muster_timeline_clock(of->timeline);
-    (void)of->library->dereg_mr(handle);
-    add_span(of, MUSTER_TIMELINE_DEREGISTER, started_ns, size_bytes);
+    int64_t started_ns = muster_timeline_clock(device->timeline);
+    (void)device->library->dereg_mr(handle);
+    add_span(device, MUSTER_TIMELINE_DEREGISTER, started_ns, size_bytes);
 }
 
 static muster_status make_registrations(struct muster_verbs_device *device)
@@ -172,7 +174,7 @@ static muster_status make_registrations(struct muster_verbs_device *device)
     const struct muster_registrar registrar = {.device = device,
                                                .add = add_registration,
                                                .remove = remove_registration,
-                                               .unmapped = &muster_unmap_watch_ops};
+                                               .unmap_watch = &muster_unmap_watch_ops};
     struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
     (void)getrlimit(RLIMIT_MEMLOCK, &limit);
     uint64_t memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -196,7 +198,7 @@ static muster_status open_chosen(struct muster_verbs_device *device)
     return make_registrations(device);
 }
 
-muster_status muster_verbs_device_open(const struct muster_verbs_wish *wish,
+muster_status muster_verbs_device_open(const struct muster_verbs_selection *selection,
                                        struct muster_verbs_device *device)
 {
     const struct muster_verbs_port *port = NULL;
@@ -207,7 +209,7 @@ muster_status muster_verbs_device_open(const struct muster_verbs_wish *wish,
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
     TRY(muster_verbs_ports_read(device->library, ports));
-    TRY(muster_verbs_choose(ports, wish, &port, &gid));
+    TRY(muster_verbs_choose(ports, selection, &port, &gid));
     memcpy(device->name, port->device, sizeof device->name);
     device->port = (uint8_t)port->number;
     device->gid = *gid;

@@ -1,7 +1,7 @@
 /*
  * An RDMA device of a fabric: found, opened, and what all its links share.
  *
- * Threads: the fabric's lock, but for ibv_poll_cq().
+ * Threads: the fabric's lock, except for ibv_poll_cq(), which the leader calls without it.
  */
 #ifndef MUSTER_WORKER_FABRIC_VERBS_VERBS_DEVICE_H
 #define MUSTER_WORKER_FABRIC_VERBS_VERBS_DEVICE_H
@@ -26,33 +26,32 @@ struct muster_verbs_device {
     uint32_t mtu; /* enum ibv_mtu */
     struct muster_verbs_gid gid;
     uint32_t pairs;                             /* queue pairs of it */
-    struct muster_registrations *registrations; /* of users' memory, to be sent from */
+    struct muster_registrations *registrations; /* of users' memory, to send from */
     struct muster_timeline *timeline;           /* of the fabric; borrowed; or NULL */
-    uint32_t gpu_refusals; /* to register memory of a GPU, since it last did so */
+    uint32_t gpu_refusals;                      /* of GPU memory in a row */
 };
 
-/* What the devices of this machine say. */
+/* Reads the ports and GIDs of this machine's devices. */
 MUSTER_CHECKED muster_status muster_verbs_ports_read(const struct muster_verbs_library *library,
                                                      struct muster_verbs_ports *ret_ports);
 
-/* Zeroed storage. MUSTER_INVALID: there is none that can be used; the text says why, and what to
- * do. Then there is nothing to close. */
-MUSTER_CHECKED muster_status muster_verbs_device_open(const struct muster_verbs_wish *wish,
-                                                      struct muster_verbs_device *device);
-/* MUSTER_INVALID: nothing can go through its port at the moment. May take as long as a question to
- * the device does. */
+/* Into zeroed storage. MUSTER_INVALID: there is no usable device; the text says why and what to do.
+ * Then there is nothing to close. */
+MUSTER_CHECKED muster_status muster_verbs_device_open(
+    const struct muster_verbs_selection *selection, struct muster_verbs_device *device);
+/* MUSTER_INVALID: its port is not active. Asks the device, which may take a moment. */
 MUSTER_CHECKED muster_status muster_verbs_check_port(const struct muster_verbs_device *device);
 void muster_verbs_device_close(struct muster_verbs_device *device);
 
-/* Registers memory for the device to send from and receive into; remote: and for the peer to write
- * into. MUSTER_FATAL: the text names the limit if it is one. */
+/* Registers memory to send from and receive into; remote: also for the peer to write into.
+ * MUSTER_FATAL: the text names the limit, if it is one. */
 MUSTER_CHECKED muster_status muster_verbs_register(const struct muster_verbs_device *device,
                                                    void *memory, size_t size_bytes, bool remote,
                                                    struct ibv_mr **ret_registered);
 
-/* verbs_gpu.c. Registers whole pages of a GPU's memory to be sent from: by a dma-buf, or else as
- * the host's memory is, which does where nvidia-peermem is loaded. NULL: errno says why, and the
- * first time a line of the log. */
+/* verbs_gpu.c. Registers whole pages of GPU memory to send from: by dma-buf, or else by
+ * ibv_reg_mr(), which works where nvidia-peermem is loaded. NULL: errno says why; the first refusal
+ * is logged. */
 struct ibv_mr *muster_verbs_register_gpu(struct muster_verbs_device *device,
                                          const struct muster_gpu_memory *memory, void *base,
                                          size_t size_bytes);

@@ -1,4 +1,4 @@
-/* What the device reports: completions of what was posted, and what happens to it. */
+/* What the devices report: completions of work requests, and asynchronous events. */
 #include "worker/base/log.h"
 #include "worker/fabric/verbs/verbs.h"
 
@@ -8,34 +8,34 @@
 #include <sys/epoll.h>
 #include <utlist.h>
 
-enum { ROUNDS_MAX = 8 }; /* in one go, then links have their turn */
+enum { ROUNDS_MAX = 8 }; /* polls before links have their turn */
 
 /* Completions ---------------------------------------------------------------------------------- */
 
-static muster_status received(struct verbs_path *path, const struct ibv_wc *completion,
-                              uint32_t slot)
+static muster_status handle_receive(struct verbs_path *path, const struct ibv_wc *completion,
+                                    uint32_t slot)
 {
     bool has_word = (completion->wc_flags & IBV_WC_WITH_IMM) != 0;
     uint32_t word = has_word ? be32toh(completion->imm_data) : 0;
     path->credits += word >> VERBS_CREDITS_SHIFT & VERBS_CREDITS_MASK;
     path->segment_credits += word >> VERBS_SEGMENTS_SHIFT & VERBS_CREDITS_MASK;
     if (!has_word || path->credits > VERBS_SEND_SLOTS ||
-        path->segment_credits > path->theirs.segments || slot >= VERBS_RECEIVE_SLOTS) {
-        return muster_error_set(MUSTER_INVALID, "credits that nobody has given");
+        path->segment_credits > path->peer.segments || slot >= VERBS_RECEIVE_SLOTS) {
+        return muster_error_set(MUSTER_INVALID, "more credits than there are");
     }
     if ((word & VERBS_PROOF) != 0 || completion->byte_len == 0) {
         path->proven = path->proven || (word & VERBS_PROOF) != 0;
         muster_verbs_post_receive(path, slot);
         return MUSTER_OK;
     }
-    struct verbs_in in = {.path = path,
-                          .bytes = muster_verbs_receive_slot(path, slot),
-                          .size = completion->byte_len,
-                          .slot = slot,
-                          .segment = completion->opcode == IBV_WC_RECV_RDMA_WITH_IMM};
+    struct verbs_in_frame in = {.path = path,
+                                .bytes = muster_verbs_receive_slot(path, slot),
+                                .size = completion->byte_len,
+                                .slot = slot,
+                                .segment = completion->opcode == IBV_WC_RECV_RDMA_WITH_IMM};
     if (in.segment) {
         if (path->segments.base == NULL) {
-            return muster_error_set(MUSTER_INVALID, "a segment that there is not");
+            return muster_error_set(MUSTER_INVALID, "a segment that does not exist");
         }
         in.slot = path->segment_in;
         in.bytes = muster_verbs_segment(path, path->segment_in);
@@ -47,19 +47,19 @@ static muster_status received(struct verbs_path *path, const struct ibv_wc *comp
 
 static struct verbs_path *find_path(struct verbs *verbs, uint64_t number)
 {
-    if (verbs->last == NULL || verbs->last->number != number) {
-        HASH_FIND(hh, verbs->by_number, &number, sizeof number, verbs->last);
+    if (verbs->last_completed == NULL || verbs->last_completed->completion_id != number) {
+        HASH_FIND(hh, verbs->by_completion_id, &number, sizeof number, verbs->last_completed);
     }
-    return verbs->last;
+    return verbs->last_completed;
 }
 
-static void hand_over(struct verbs *verbs, const struct ibv_wc *completion)
+static void handle_completion(struct verbs *verbs, const struct ibv_wc *completion)
 {
     uint64_t number = completion->wr_id >> 16;
     enum verbs_work work = (enum verbs_work)(completion->wr_id >> 8 & 0xff);
     uint32_t slot = completion->wr_id & 0xff;
     struct verbs_path *path = find_path(verbs, number);
-    if (path == NULL) { /* closed since */
+    if (path == NULL) { /* it was closed meanwhile */
         return;
     }
     path->receives -= work == VERBS_WORK_RECEIVE;
@@ -73,43 +73,43 @@ static void hand_over(struct verbs *verbs, const struct ibv_wc *completion)
         muster_verbs_acknowledged(path, slot);
     } else if (work == VERBS_WORK_EMPTY) {
         path->credit_sends--;
-    } else if (received(path, completion, slot) != MUSTER_OK) {
+    } else if (handle_receive(path, completion, slot) != MUSTER_OK) {
         char what[MUSTER_REASON_SIZE];
-        (void)snprintf(what, sizeof what, "what came breaks the rules: %.160s",
+        (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
                        muster_last_error());
         muster_verbs_note_failure(path, what);
     }
     muster_link_mark(path->link->link);
 }
 
-bool muster_verbs_look(struct verbs *verbs)
+bool muster_verbs_poll(struct verbs *verbs)
 {
-    for (uint32_t i = 0; i < verbs->device_count && verbs->taken_count == 0; i++) {
+    for (uint32_t i = 0; i < verbs->device_count && verbs->completion_count == 0; i++) {
         struct ibv_cq *queue = verbs->devices[verbs->next_device].queue;
-        int count = ibv_poll_cq(queue, VERBS_TAKEN_MAX, verbs->taken);
-        verbs->taken_count = count > 0 ? count : 0;
+        int count = ibv_poll_cq(queue, VERBS_POLL_MAX, verbs->completions);
+        verbs->completion_count = count > 0 ? count : 0;
         verbs->next_device =
             verbs->next_device + 1 < verbs->device_count ? verbs->next_device + 1 : 0;
     }
-    return verbs->taken_count > 0;
+    return verbs->completion_count > 0;
 }
 
-bool muster_verbs_take_some(struct verbs *verbs)
+bool muster_verbs_handle_some(struct verbs *verbs)
 {
-    if (!muster_verbs_look(verbs)) {
+    if (!muster_verbs_poll(verbs)) {
         return false;
     }
-    int count = verbs->taken_count;
-    verbs->taken_count = 0;
+    int count = verbs->completion_count;
+    verbs->completion_count = 0;
     for (int i = 0; i < count; i++) {
-        hand_over(verbs, &verbs->taken[i]);
+        handle_completion(verbs, &verbs->completions[i]);
     }
     return true;
 }
 
-void muster_verbs_take(struct verbs *verbs)
+void muster_verbs_handle_all(struct verbs *verbs)
 {
-    for (uint32_t round = 0; round < ROUNDS_MAX && muster_verbs_take_some(verbs); round++) {
+    for (uint32_t round = 0; round < ROUNDS_MAX && muster_verbs_handle_some(verbs); round++) {
     }
 }
 
@@ -122,14 +122,14 @@ void muster_verbs_arm(struct verbs *verbs)
 
 /* Events --------------------------------------------------------------------------------------- */
 
-/* Both descriptors are the library's: these are copies, to be closed. */
+/* The library owns its descriptors: a watch has a duplicate, which it closes. */
 struct device_watch {
     struct muster_watch watch; /* first */
     struct verbs *verbs;
     struct muster_verbs_device *device;
 };
 
-/* The leader is awake; it looks for completions by itself. */
+/* Only wakes the leader, which then polls for completions. */
 static void completion_ready(struct muster_watch *watch, uint32_t events)
 {
     const struct muster_verbs_device *device = ((struct device_watch *)watch)->device;
@@ -141,13 +141,13 @@ static void completion_ready(struct muster_watch *watch, uint32_t events)
     }
 }
 
-/* With NULL: of the whole device. */
+/* pair: NULL: all paths of the device. */
 static void fail_paths(struct verbs *verbs, const struct muster_verbs_device *device,
                        const struct ibv_qp *pair, const char *what)
 {
     struct verbs_path *path = NULL;
     struct verbs_path *next = NULL;
-    HASH_ITER(hh, verbs->by_number, path, next)
+    HASH_ITER(hh, verbs->by_completion_id, path, next)
     {
         if (path->device == device && (pair == NULL || path->pair == pair)) {
             muster_verbs_note_failure(path, what);
@@ -176,7 +176,7 @@ static void event_ready(struct muster_watch *watch, uint32_t events)
         case IBV_EVENT_DEVICE_FATAL:
             fail_paths(verbs, device, NULL, what);
             break;
-        case IBV_EVENT_PORT_ERR: /* it may come back before the device gives up */
+        case IBV_EVENT_PORT_ERR: /* the port may come back before the device gives up */
             muster_log(MUSTER_LOG_WARN, "RDMA device %s: %s", device->name, what);
             break;
         default:

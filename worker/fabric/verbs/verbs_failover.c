@@ -1,84 +1,88 @@
-/* What becomes of a link when one of its paths fails. */
+/* Paths that fail: their device is drained, their frames wait for the other paths, and the link
+ * goes on, or ends with its last path. */
 #include "worker/base/clock.h"
 #include "worker/fabric/verbs/verbs.h"
 
 #include <sched.h>
 
-enum { DRAIN_MS = 500 }; /* for what is no more than a look at its own queues */
+enum { DRAIN_MS = 500 }; /* the device only flushes its own queues */
 
-bool muster_verbs_pair_drain(struct verbs_path *path, const char *what)
+bool muster_verbs_drain(struct verbs_path *path, const char *what)
 {
     struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
     int64_t deadline_ns = muster_clock_after_ms(DRAIN_MS);
     if (path->pair == NULL) {
         return true;
     }
-    muster_verbs_note_failure(path, what); /* no receives any more */
+    muster_verbs_note_failure(path, what); /* no receives are posted from now on */
     if (path->device->library->modify_qp(path->pair, &attributes, IBV_QP_STATE) != 0) {
         return false;
     }
     while (path->receives > 0 && muster_clock_ns() < deadline_ns) {
-        muster_verbs_take(path->verbs);
+        muster_verbs_handle_all(path->verbs);
         (void)sched_yield();
     }
     return path->receives == 0;
 }
 
-uint32_t muster_verbs_count_serving(const struct verbs_link *link)
+uint32_t muster_verbs_count_usable(const struct verbs_link *link)
 {
     uint32_t count = 0;
     for (uint32_t place = 0; place < link->path_end; place++) {
-        count += link->paths[place] != NULL && muster_verbs_path_serves(link->paths[place]);
+        count += link->paths[place] != NULL && muster_verbs_path_is_usable(link->paths[place]);
     }
     return count;
 }
 
-/* A path of an open link is over: the link goes on with the others, or ends. False if it has
+/* A path of an open link has failed: the link goes on with the others, or ends. False: it has
  * ended. */
 static bool lose(struct verbs_path *path, const char *what)
 {
     struct verbs_link *end = path->link;
     struct muster_link *link = end->link;
-    uint32_t others = muster_verbs_count_serving(end) - muster_verbs_path_serves(path);
-    if (others == 0 || end->parting || path->spoilt || !muster_verbs_pair_drain(path, what) ||
-        !muster_verbs_abandon_sends(path) || !muster_verbs_abandon_receives(path)) {
-        muster_link_fail(
-            link, end->parting || path->leaving ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST, what);
+    uint32_t others = muster_verbs_count_usable(end) - muster_verbs_path_is_usable(path);
+    if (others == 0 || end->goodbye_queued || path->unrecoverable ||
+        !muster_verbs_drain(path, what) || !muster_verbs_abandon_sends(path) ||
+        !muster_verbs_abandon_receives(path)) {
+        muster_link_fail(link,
+                         end->goodbye_queued || path->peer_leaving ? MUSTER_LINK_PEER_LEFT
+                                                                   : MUSTER_LINK_LOST,
+                         what);
         return false;
     }
     muster_bundle_path_lost(&end->calls, &end->dialler, others, what);
     end->warned = false;
     muster_verbs_path_close(path);
-    muster_verbs_make_room(end);
+    muster_verbs_vacate(end);
     return true;
 }
 
 bool muster_verbs_receive(struct verbs_link *end)
 {
-    enum verbs_taken taken = muster_verbs_take_frames(end);
-    if (taken == VERBS_TAKEN_FRAME) {
+    enum verbs_delivery delivery = muster_verbs_deliver_frames(end);
+    if (delivery == VERBS_DELIVERED_FRAME) {
         muster_link_mark(end->link);
     }
-    for (uint32_t i = 0; taken == VERBS_TAKEN_NOTHING && i < end->path_end; i++) {
+    for (uint32_t i = 0; delivery == VERBS_DELIVERED_NOTHING && i < end->path_end; i++) {
         struct verbs_path *path = end->paths[i];
         if (path != NULL && path->pending.phase == MUSTER_PHASE_OPEN && path->failure[0] != '\0' &&
             !lose(path, path->failure)) {
-            taken = VERBS_TAKEN_LAST;
+            delivery = VERBS_DELIVERED_LAST;
         }
     }
-    return taken != VERBS_TAKEN_LAST;
+    return delivery != VERBS_DELIVERED_LAST;
 }
 
-bool muster_verbs_ended(struct verbs_path *path, const char *what)
+bool muster_verbs_connection_ended(struct verbs_path *path, const char *what)
 {
     struct verbs_link *end = path->link;
     struct muster_link *link = end->link;
-    enum verbs_taken taken = VERBS_TAKEN_FRAME;
-    while (taken == VERBS_TAKEN_FRAME) {
-        muster_verbs_take(end->verbs);
-        taken = muster_verbs_take_frames(end);
+    enum verbs_delivery delivery = VERBS_DELIVERED_FRAME;
+    while (delivery == VERBS_DELIVERED_FRAME) {
+        muster_verbs_handle_all(end->verbs);
+        delivery = muster_verbs_deliver_frames(end);
     }
-    if (taken == VERBS_TAKEN_LAST) {
+    if (delivery == VERBS_DELIVERED_LAST) {
         return link->end == end && link->state == MUSTER_LINK_OPEN;
     }
     return lose(path, path->failure[0] != '\0' && what == NULL ? path->failure : what);

@@ -1,4 +1,14 @@
-/* Memory of a GPU that an RDMA device reads by itself. */
+/*
+ * Registers GPU memory with an RDMA device, so that the device reads it directly: by a dma-buf that
+ * CUDA exports for the block (cuMemGetHandleForAddressRange and ibv_reg_dmabuf_mr: CUDA 11.7,
+ * rdma-core 34, Linux 5.12), or else by ibv_reg_mr(), which works where nvidia-peermem is loaded.
+ * If neither works, the sender copies by CUDA into its slots, 16 KiB at a time.
+ *
+ * A registration is valid as long as CUDA has the same buffer id for its address; memory that was
+ * freed and allocated again has another one. Where CUDA gives no id (memory of pools, mapped
+ * memory), it is valid for its transfer only. Run with simulated devices and a simulated libcuda so
+ * far (worker/fabric/verbs/verbs_pretend_gpu), not with a GPU.
+ */
 #include "worker/fabric/verbs/verbs_device.h"
 
 #include "worker/base/log.h"
@@ -9,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-    REFUSALS_MAX = 4, /* in a row; from then on the device is asked the 64th time only */
+    REFUSALS_MAX = 4, /* in a row; after these, only every 64th registration is tried */
     SELDOM = 64,
     WHY_SIZE = 160,
 };
@@ -33,19 +43,20 @@ static struct ibv_mr *by_dmabuf(const struct muster_verbs_device *device,
         device->library->reg_dmabuf_mr(device->domain, 0, size_bytes, (uintptr_t)base, fd, 0);
     int error = errno;
     (void)snprintf(ret_why, WHY_SIZE, "%.150s", strerror(error));
-    (void)close(fd); /* the registration holds what it needs */
+    (void)close(fd); /* the registration keeps its own reference */
     errno = error;
     return registered;
 }
 
 static void warn(const struct muster_verbs_device *device, const char *why, int error)
 {
-    muster_log(MUSTER_LOG_WARN,
-               "RDMA device %s cannot read memory of a GPU, which is copied through the host "
-               "therefore. By dma-buf: %s; by nvidia-peermem: %s. Load nvidia-peermem (modprobe "
-               "nvidia-peermem), or have Linux 5.12 or newer and a driver of NVIDIA from 515 on "
-               "with open kernel modules",
-               device->name, why, strerror(error));
+    muster_log(
+        MUSTER_LOG_WARN,
+        "RDMA device %s cannot read GPU memory, which is therefore copied through the host. By "
+        "dma-buf: %s; by nvidia-peermem: %s. Load nvidia-peermem (modprobe "
+        "nvidia-peermem), or use Linux 5.12 or newer and an NVIDIA driver from 515 on with "
+        "open kernel modules",
+        device->name, why, strerror(error));
 }
 
 struct ibv_mr *muster_verbs_register_gpu(struct muster_verbs_device *device,

@@ -1,3 +1,4 @@
+/* Loads libibverbs and prepares it for fork(). */
 #include "worker/fabric/verbs/verbs_library.h"
 
 #include "worker/base/log.h"
@@ -10,7 +11,7 @@
 static struct {
     pthread_once_t once;
     struct muster_verbs_library library;
-    char failure[256]; /* "": it is there */
+    char failure[256]; /* "": none */
 } loaded = {.once = PTHREAD_ONCE_INIT};
 
 static void find(void *handle, const char *name, void *ret_function)
@@ -23,10 +24,10 @@ static void find(void *handle, const char *name, void *ret_function)
     memcpy(ret_function, &symbol, sizeof symbol);
 }
 
-/* Pages that a device reads must stay this process's when it forks. Newer kernels copy them for the
- * child. For older ones libibverbs keeps them from children, who then crash if they touch a user's
- * buffer: so it is not asked to where that is unneeded. What it lacks (rdma-core before 35) counts
- * as an older kernel. */
+/* Pages that a device reads must stay with this process when it forks. Newer kernels copy them for
+ * the child. On older ones ibv_fork_init() hides them from children, which then crash if they touch
+ * a user's buffer: so it is called only where it is needed. Before rdma-core 35, which cannot tell,
+ * it is called. */
 static void prepare_for_fork(void *handle)
 {
     enum ibv_fork_status (*status)(void) = NULL;
@@ -38,13 +39,13 @@ static void prepare_for_fork(void *handle)
     int error = loaded.library.fork_init();
     if (error != 0) {
         muster_log(MUSTER_LOG_WARN,
-                   "RDMA is not prepared for children of fork() (%s): somebody has registered "
-                   "memory before; set IBV_FORK_SAFE=1 if this process forks",
+                   "RDMA is not prepared for fork() (%s): memory was registered before; set "
+                   "IBV_FORK_SAFE=1 if this process forks",
                    strerror(error));
     }
 }
 
-/* It stays loaded. */
+/* The library is never unloaded. */
 static void load(void)
 {
     void *handle = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);

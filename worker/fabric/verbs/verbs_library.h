@@ -1,7 +1,7 @@
 /*
- * libibverbs, loaded when it is first asked for: one build of Muster serves machines with and
- * without it. What the header has inline (posting, polling) calls the device's driver and needs no
- * symbol; the rest is called through this table.
+ * libibverbs, loaded at the first use: one build of Muster serves machines with and without it.
+ * Inline functions of its header (posting, polling) call the device's driver and need no symbol;
+ * everything else is called through this table.
  */
 #ifndef MUSTER_WORKER_FABRIC_VERBS_VERBS_LIBRARY_H
 #define MUSTER_WORKER_FABRIC_VERBS_VERBS_LIBRARY_H
@@ -10,11 +10,11 @@
 
 #include <infiniband/verbs.h>
 
-/* Macros of the same name would be in the way of the symbols. */
+/* Macros of the same names hide the symbols. */
 #undef ibv_query_port
 #undef ibv_reg_mr
 
-/* Every symbol that is used. */
+/* Every symbol that is used, except the two below. */
 #define MUSTER_VERBS_SYMBOLS(X) \
     X(fork_init)                \
     X(get_device_list)          \
@@ -48,12 +48,12 @@ struct muster_verbs_library {
     MUSTER_VERBS_SYMBOLS(MUSTER_VERBS_MEMBER)
 #undef MUSTER_VERBS_MEMBER
     __typeof__(&_ibv_query_gid_ex) query_gid_ex;
-    /* From rdma-core 34 on; before, NULL. */
+    /* NULL before rdma-core 34. */
     struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *domain, uint64_t offset, size_t length,
                                     uint64_t address, int fd, int access);
 };
 
-/* Any thread. MUSTER_INVALID: it is not installed, or too old; the text says what to do. */
+/* Any thread. MUSTER_INVALID: the library is missing or too old; the text says what to do. */
 MUSTER_CHECKED muster_status
 muster_verbs_library_load(const struct muster_verbs_library **ret_library);
 

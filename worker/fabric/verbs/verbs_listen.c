@@ -1,4 +1,4 @@
-/* Where calls for links over RDMA come in: one address for each device. */
+/* Listens for links over RDMA: one TCP address for each device. */
 #include "worker/base/cleanup.h"
 #include "worker/fabric/address/host_addresses.h"
 #include "worker/fabric/verbs/verbs.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "verbs://10.0.0.1:4000" and "tcp://10.0.0.1:4000" differ in nothing else. */
+/* "verbs://10.0.0.1:4000" is "tcp://10.0.0.1:4000" with another scheme. */
 void muster_verbs_print_address(const struct muster_socket_address *address,
                                 char ret_text[MUSTER_ADDRESS_SIZE])
 {
@@ -37,7 +37,8 @@ uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
     return count;
 }
 
-/* The address of the RDMA device itself, where it has one: who reaches it is in its network. */
+/* The IP address of the device, if its GID is one: whoever reaches it is in the device's network.
+ */
 static bool address_of_gid(const struct muster_verbs_gid *gid,
                            struct muster_socket_address *ret_address)
 {
@@ -59,7 +60,7 @@ static bool address_of_gid(const struct muster_verbs_gid *gid,
     return true;
 }
 
-/* First to last; 0: any. */
+/* A range; 0: any. */
 struct port_range {
     uint16_t first, last;
 };
@@ -93,7 +94,7 @@ static muster_status choose_address(const struct verbs *verbs,
     return MUSTER_OK;
 }
 
-/* Of a range of ports the last that is free: TCP begins with the first. */
+/* Takes the last free port of a range, since TCP takes the first. */
 static muster_status bind_within(int fd, struct muster_socket_address *address, uint16_t first,
                                  uint16_t last)
 {

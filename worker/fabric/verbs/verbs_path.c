@@ -1,4 +1,5 @@
-/* The record of a connection: its memory and its queue pair. */
+/* A path: its record, its registered memory, its queue pair, and what its ends tell each other
+ * about that. */
 #include "worker/base/log.h"
 #include "worker/fabric/verbs/verbs.h"
 #include "worker/fabric/wire/bytes.h"
@@ -13,14 +14,17 @@ enum {
     SLOTS_BYTES = (VERBS_SEND_SLOTS + VERBS_RECEIVE_SLOTS) * VERBS_SLOT_BYTES,
     SEGMENTS_BYTES = VERBS_SEGMENTS * VERBS_SEGMENT_BYTES,
     PACKET_MASK = 0xffffff,
-    /* An unanswered packet is sent again after 4.096 us x 2^17, six times: 3.8 s. (With seven,
-     * Soft-RoCE never gives up.) */
+    /* A packet without acknowledgement is retransmitted after 4.096 us x 2^17, six times: 3.8 s.
+     * (With seven retries Soft-RoCE never gives up.) */
     TIMEOUT = 17,
     RETRIES = 6,
-    NOT_READY_TIMER = 12, /* 0.64 ms; cannot happen as long as the peer keeps to its credits */
+    NOT_READY_TIMER = 12, /* 0.64 ms; does not happen while the peer keeps to its credits */
     HOPS_MAX = 64,
 };
 
+/* A greeting: magic (8 bytes), queue pair (4), first packet sequence number (4), MTU as enum
+ * ibv_mtu (4), LID (4), type of the GID (4), segments (4), GID (16), address of the first segment
+ * (8), key of the segments (4), zero (4). Numbers are little-endian. */
 static const unsigned char magic[8] = {'M', 'U', 'S', 'T', 'E', 'R', 'r', '2'};
 
 /* Greetings ------------------------------------------------------------------------------------ */
@@ -28,7 +32,7 @@ static const unsigned char magic[8] = {'M', 'U', 'S', 'T', 'E', 'R', 'r', '2'};
 void muster_verbs_greeting_encode(const struct verbs_greeting *greeting,
                                   unsigned char ret_bytes[VERBS_GREETING_SIZE])
 {
-    const uint32_t words[5] = {greeting->number, greeting->packet, greeting->mtu, greeting->lid,
+    const uint32_t words[5] = {greeting->number, greeting->first_psn, greeting->mtu, greeting->lid,
                                greeting->gid.type};
     memset(ret_bytes, 0, VERBS_GREETING_SIZE);
     memcpy(ret_bytes, magic, sizeof magic);
@@ -45,7 +49,7 @@ muster_status muster_verbs_greeting_decode(const unsigned char bytes[VERBS_GREET
                                            struct verbs_greeting *ret_greeting)
 {
     struct verbs_greeting greeting = {.number = (uint32_t)muster_bytes_get(bytes + 8, 4),
-                                      .packet = (uint32_t)muster_bytes_get(bytes + 12, 4),
+                                      .first_psn = (uint32_t)muster_bytes_get(bytes + 12, 4),
                                       .mtu = (uint32_t)muster_bytes_get(bytes + 16, 4),
                                       .lid = (uint32_t)muster_bytes_get(bytes + 20, 4),
                                       .segments = (uint32_t)muster_bytes_get(bytes + 28, 4),
@@ -53,10 +57,10 @@ muster_status muster_verbs_greeting_decode(const unsigned char bytes[VERBS_GREET
                                       .key = (uint32_t)muster_bytes_get(bytes + 56, 4)};
     uint32_t type = (uint32_t)muster_bytes_get(bytes + 24, 4);
     if (memcmp(bytes, magic, sizeof magic) != 0 || greeting.number > PACKET_MASK ||
-        greeting.packet > PACKET_MASK || greeting.mtu < IBV_MTU_256 ||
+        greeting.first_psn > PACKET_MASK || greeting.mtu < IBV_MTU_256 ||
         greeting.mtu > IBV_MTU_4096 || greeting.lid > UINT16_MAX || type > MUSTER_VERBS_ROCE_2 ||
         (greeting.segments != 0 && greeting.segments != VERBS_SEGMENTS)) {
-        return muster_error_set(MUSTER_INVALID, "it says nonsense about its queue pair");
+        return muster_error_set(MUSTER_INVALID, "its queue pair has attributes out of bounds");
     }
     greeting.gid.type = (enum muster_verbs_gid_type)type;
     memcpy(greeting.gid.bytes, bytes + 32, sizeof greeting.gid.bytes);
@@ -70,7 +74,7 @@ void muster_verbs_greeting_of(const struct verbs_path *path, struct verbs_greeti
     const struct verbs_memory *segments = &path->segments;
     *ret_greeting =
         (struct verbs_greeting){.number = path->pair->qp_num,
-                                .packet = path->packet,
+                                .first_psn = path->first_psn,
                                 .mtu = device->mtu,
                                 .lid = device->lid,
                                 .gid = device->gid,
@@ -81,7 +85,7 @@ void muster_verbs_greeting_of(const struct verbs_path *path, struct verbs_greeti
 
 uint32_t muster_verbs_path_mtu(const struct verbs_path *path)
 {
-    uint32_t mtu = path->theirs.mtu < path->device->mtu ? path->theirs.mtu : path->device->mtu;
+    uint32_t mtu = path->peer.mtu < path->device->mtu ? path->peer.mtu : path->device->mtu;
     return 128U << mtu;
 }
 
@@ -121,9 +125,9 @@ static void free_memory(const struct muster_verbs_device *device, struct verbs_m
     *memory = (struct verbs_memory){0};
 }
 
-/* A child of fork() does not get it: the device goes on writing where the parent is. */
-static muster_status make_memory(const struct muster_verbs_device *device, size_t size_bytes,
-                                 bool remote, struct verbs_memory *ret_memory)
+/* Not inherited by fork(): the device writes to the parent's pages. */
+static muster_status create_memory(const struct muster_verbs_device *device, size_t size_bytes,
+                                   bool remote, struct verbs_memory *ret_memory)
 {
     struct verbs_memory memory = {.size_bytes = size_bytes};
     void *base = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -145,7 +149,7 @@ static muster_status make_memory(const struct muster_verbs_device *device, size_
 muster_status muster_verbs_try_memory(const struct muster_verbs_device *device)
 {
     struct verbs_memory memory = {0};
-    TRY(make_memory(device, SLOTS_BYTES, false, &memory));
+    TRY(create_memory(device, SLOTS_BYTES, false, &memory));
     free_memory(device, &memory);
     return MUSTER_OK;
 }
@@ -172,7 +176,7 @@ void muster_verbs_post_receive(struct verbs_path *path, uint32_t slot)
 
 /* The queue pair ------------------------------------------------------------------------------- */
 
-static muster_status make_pair(struct verbs_path *path)
+static muster_status create_pair(struct verbs_path *path)
 {
     struct muster_verbs_device *device = path->device;
     const struct muster_verbs_library *library = device->library;
@@ -208,15 +212,15 @@ static muster_status make_pair(struct verbs_path *path)
 
 muster_status muster_verbs_pair_create(struct verbs_path *path)
 {
-    path->number = ++path->verbs->last_number;
-    TRY(make_memory(path->device, SLOTS_BYTES, false, &path->slots));
-    if (make_memory(path->device, SEGMENTS_BYTES, true, &path->segments) != MUSTER_OK) {
-        muster_log(MUSTER_LOG_DEBUG, "large messages will be copied: %s", muster_last_error());
+    path->completion_id = ++path->verbs->last_completion_id;
+    TRY(create_memory(path->device, SLOTS_BYTES, false, &path->slots));
+    if (create_memory(path->device, SEGMENTS_BYTES, true, &path->segments) != MUSTER_OK) {
+        muster_log(MUSTER_LOG_DEBUG, "large messages are copied: %s", muster_last_error());
     }
-    TRY(make_pair(path));
-    HASH_ADD(hh, path->verbs->by_number, number, sizeof path->number, path);
-    muster_random_bytes(&path->packet, sizeof path->packet);
-    path->packet &= PACKET_MASK;
+    TRY(create_pair(path));
+    HASH_ADD(hh, path->verbs->by_completion_id, completion_id, sizeof path->completion_id, path);
+    muster_random_bytes(&path->first_psn, sizeof path->first_psn);
+    path->first_psn &= PACKET_MASK;
     path->free_slots = (1U << VERBS_SEND_SLOTS) - 1;
     path->credits = VERBS_SEND_SLOTS;
     for (uint32_t slot = 0; slot < VERBS_RECEIVE_SLOTS; slot++) {
@@ -225,57 +229,57 @@ muster_status muster_verbs_pair_create(struct verbs_path *path)
     return MUSTER_OK;
 }
 
-static muster_status check_fit(const struct verbs_path *path)
+static muster_status check_compatible(const struct verbs_path *path)
 {
-    const struct muster_verbs_gid *mine = &path->device->gid;
-    const struct muster_verbs_gid *theirs = &path->theirs.gid;
+    const struct muster_verbs_gid *own = &path->device->gid;
+    const struct muster_verbs_gid *peer = &path->peer.gid;
     static const char *const types[] = {"InfiniBand", "RoCE v1", "RoCE v2"};
-    if (mine->type != theirs->type) {
+    if (own->type != peer->type) {
         return muster_error_set(MUSTER_INVALID,
                                 "this member's RDMA address is of %s, the peer's of %s "
                                 "(MUSTER_VERBS_GID chooses)",
-                                types[mine->type], types[theirs->type]);
+                                types[own->type], types[peer->type]);
     }
-    if (muster_verbs_gid_is_ipv4(mine) != muster_verbs_gid_is_ipv4(theirs)) {
+    if (muster_verbs_gid_is_ipv4(own) != muster_verbs_gid_is_ipv4(peer)) {
         return muster_error_set(MUSTER_INVALID,
                                 "this member's RDMA address is of %s, the peer's "
                                 "is not (MUSTER_VERBS_GID chooses)",
-                                muster_verbs_gid_is_ipv4(mine) ? "IPv4" : "IPv6");
+                                muster_verbs_gid_is_ipv4(own) ? "IPv4" : "IPv6");
     }
     return MUSTER_OK;
 }
 
-static void fill_way(const struct verbs_path *path, struct ibv_qp_attr *attributes)
+static void set_route(const struct verbs_path *path, struct ibv_qp_attr *attributes)
 {
     const struct muster_verbs_device *device = path->device;
     struct ibv_ah_attr *way = &attributes->ah_attr;
     way->port_num = device->port;
-    way->dlid = (uint16_t)path->theirs.lid;
+    way->dlid = (uint16_t)path->peer.lid;
     way->is_global = device->ethernet;
     way->grh.sgid_index = (uint8_t)device->gid.index;
     way->grh.hop_limit = HOPS_MAX;
-    memcpy(way->grh.dgid.raw, path->theirs.gid.bytes, sizeof way->grh.dgid.raw);
+    memcpy(way->grh.dgid.raw, path->peer.gid.bytes, sizeof way->grh.dgid.raw);
 }
 
-static int make_ready(const struct verbs_path *path)
+static int move_to_rtr(const struct verbs_path *path)
 {
     const struct muster_verbs_library *library = path->device->library;
-    uint32_t mtu = path->device->mtu < path->theirs.mtu ? path->device->mtu : path->theirs.mtu;
+    uint32_t mtu = path->device->mtu < path->peer.mtu ? path->device->mtu : path->peer.mtu;
     struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_RTR,
                                      .path_mtu = (enum ibv_mtu)mtu,
-                                     .dest_qp_num = path->theirs.number,
-                                     .rq_psn = path->theirs.packet,
+                                     .dest_qp_num = path->peer.number,
+                                     .rq_psn = path->peer.first_psn,
                                      .min_rnr_timer = NOT_READY_TIMER};
-    fill_way(path, &attributes);
+    set_route(path, &attributes);
     return library->modify_qp(path->pair, &attributes,
                               IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-static int make_sending(const struct verbs_path *path)
+static int move_to_rts(const struct verbs_path *path)
 {
     struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_RTS,
-                                     .sq_psn = path->packet,
+                                     .sq_psn = path->first_psn,
                                      .timeout = TIMEOUT,
                                      .retry_cnt = RETRIES,
                                      .rnr_retry = RETRIES};
@@ -285,27 +289,27 @@ static int make_sending(const struct verbs_path *path)
                                                 IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-/* The kernel may look for the way to the peer, which takes as long as the network likes: others may
- * post meanwhile. */
+/* The kernel may resolve the peer's address, which may take a second: without the lock, so that
+ * other threads may post meanwhile. */
 muster_status muster_verbs_pair_connect(struct verbs_path *path)
 {
     struct muster_fabric *fabric = path->verbs->pending_list.fabric;
-    TRY(check_fit(path));
+    TRY(check_compatible(path));
     muster_fabric_unlock(fabric);
-    int error = make_ready(path);
+    int error = move_to_rtr(path);
     muster_fabric_lock(fabric);
     if (error != 0) {
-        return muster_error_set(MUSTER_INVALID, "%s finds no way to the peer's: %s",
+        return muster_error_set(MUSTER_INVALID, "%s finds no route to the peer's: %s",
                                 path->device->name, strerror(error));
     }
-    path->segment_credits = path->theirs.segments;
-    error = make_sending(path);
+    path->segment_credits = path->peer.segments;
+    error = move_to_rts(path);
     return error == 0 ? MUSTER_OK
                       : muster_error_set(MUSTER_INVALID, "%s cannot send: %s", path->device->name,
                                          strerror(error));
 }
 
-bool muster_verbs_path_serves(const struct verbs_path *path)
+bool muster_verbs_path_is_usable(const struct verbs_path *path)
 {
     return path->pending.phase == MUSTER_PHASE_OPEN && path->pair != NULL &&
            path->failure[0] == '\0';
@@ -334,9 +338,9 @@ struct verbs_path *muster_verbs_path_create(struct verbs *verbs, int fd, enum mu
 void muster_verbs_pair_destroy(struct verbs_path *path)
 {
     if (path->hh.tbl != NULL) {
-        HASH_DEL(path->verbs->by_number, path);
-        path->hh.tbl = NULL; /* a path that was given up is closed later */
-        path->verbs->last = NULL;
+        HASH_DEL(path->verbs->by_completion_id, path);
+        path->hh.tbl = NULL; /* an abandoned path is closed later */
+        path->verbs->last_completed = NULL;
     }
     if (path->pair != NULL) {
         (void)path->device->library->destroy_qp(path->pair);
@@ -345,6 +349,8 @@ void muster_verbs_pair_destroy(struct verbs_path *path)
     path->pair = NULL;
 }
 
+/* The queue pair goes first, then the memory that its device used, and the record when no thread
+ * can see it any more. */
 void muster_verbs_path_close(struct verbs_path *path)
 {
     muster_pending_remove(&path->pending);

@@ -1,31 +1,31 @@
-/* Frames that come in: put in order, then reduced, or copied to where they belong, out of the slot
- * or segment where the device has put them. */
+/* Receives frames: wire/bundle.h puts them in order, then their payload is reduced or copied
+ * straight out of the slot or segment in which they have arrived. */
 #include "worker/fabric/verbs/verbs.h"
 #include "worker/fabric/wire/whole_frames.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { FRAMES_MAX = 16 }; /* taken in one go, then other links have their turn */
+enum { FRAMES_MAX = 16 }; /* delivered before other links have their turn */
 
 /* Room --------------------------------------------------------------------------------------- */
 
-/* The peer writes segments in turn, and frames that go again are dealt with before older ones: a
- * segment is its again when those before it are. */
+/* The peer writes segments in turn, but they become free in another order after a failover. A
+ * credit is owed for a segment when it and all before it are free. */
 static void free_segment(struct verbs_path *path, uint32_t segment)
 {
     path->segments_free |= 1U << segment;
     while ((path->segments_free & 1U << path->segment_oldest) != 0) {
         path->segments_free &= ~(1U << path->segment_oldest);
         path->segment_oldest = (path->segment_oldest + 1) % VERBS_SEGMENTS;
-        path->segments_owed++;
+        path->segment_credits_owed++;
     }
 }
 
-/* The device writes into no slot that is not posted. */
-static void free_room(const struct verbs_in *in)
+/* Returns the frame's slot or segment to the device. The device writes only into posted slots. */
+static void free_room(const struct verbs_in_frame *in)
 {
-    in->path->owed++;
+    in->path->credits_owed++;
     if (in->segment) {
         free_segment(in->path, in->slot);
     } else {
@@ -33,8 +33,8 @@ static void free_room(const struct verbs_in *in)
     }
 }
 
-/* The place of the frame is free again. */
-static void give_back(struct verbs_in *in)
+/* Frees what the frame occupies. */
+static void free_frame(struct verbs_in_frame *in)
 {
     if (in->copy != NULL) {
         free(in->copy);
@@ -44,8 +44,9 @@ static void give_back(struct verbs_in *in)
     memset(in, 0, sizeof *in);
 }
 
-/* It takes no room of its path any more. False if memory is out. */
-static bool copy_out(struct verbs_in *in)
+/* Moves the frame to memory of its own, so that it occupies nothing of its path. False: out of
+ * memory. */
+static bool copy_out(struct verbs_in_frame *in)
 {
     unsigned char *copy = malloc(in->size);
     if (copy == NULL) {
@@ -58,45 +59,45 @@ static bool copy_out(struct verbs_in *in)
     return true;
 }
 
-static void make_room(struct verbs_in *in)
+static void vacate(struct verbs_in_frame *in)
 {
-    const struct verbs_in before = *in;
+    const struct verbs_in_frame before = *in;
     if (in->bytes != NULL && in->copy == NULL && copy_out(in)) {
         free_room(&before);
     }
 }
 
-void muster_verbs_make_room(struct verbs_link *link)
+void muster_verbs_vacate(struct verbs_link *link)
 {
-    link->room_until = link->bundle.next_in + MUSTER_BUNDLE_AHEAD_MAX;
+    link->vacate_until = link->bundle.next_in + MUSTER_BUNDLE_AHEAD_MAX;
     for (uint32_t i = 0; i < MUSTER_BUNDLE_AHEAD_MAX; i++) {
-        make_room(&link->in[i]);
+        vacate(&link->in[i]);
     }
 }
 
-static struct verbs_in *in_of(struct verbs_link *link, uint64_t number)
+static struct verbs_in_frame *in_of(struct verbs_link *link, uint64_t number)
 {
     return &link->in[number % MUSTER_BUNDLE_AHEAD_MAX];
 }
 
 muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t lowest_bits,
-                                   const struct verbs_in *in)
+                                   const struct verbs_in_frame *in)
 {
     struct verbs_link *link = path->link;
     uint64_t number = muster_bundle_number_of(&link->bundle, lowest_bits);
-    struct verbs_in twice = *in;
+    struct verbs_in_frame twice = *in;
     switch (muster_bundle_arrive(&link->bundle, number)) {
     case MUSTER_BUNDLE_DUPLICATE:
-        give_back(&twice); /* the path that brought it first did not live to hear so */
+        free_frame(&twice); /* the path that carried it first was lost before its acknowledgement */
         return MUSTER_OK;
     case MUSTER_BUNDLE_TOO_FAR:
-        return muster_error_set(MUSTER_INVALID, "more frames ahead than were agreed");
+        return muster_error_set(MUSTER_INVALID, "a frame too far ahead of the missing one");
     case MUSTER_BUNDLE_NEW:
         break;
     }
     *in_of(link, number) = *in;
-    if (number > link->bundle.next_in && link->bundle.next_in < link->room_until) {
-        make_room(in_of(link, number));
+    if (number > link->bundle.next_in && link->bundle.next_in < link->vacate_until) {
+        vacate(in_of(link, number));
     }
     return MUSTER_OK;
 }
@@ -105,7 +106,7 @@ bool muster_verbs_abandon_receives(struct verbs_path *path)
 {
     struct verbs_link *link = path->link;
     for (uint32_t i = 0; i < MUSTER_BUNDLE_AHEAD_MAX; i++) {
-        struct verbs_in *in = &link->in[i];
+        struct verbs_in_frame *in = &link->in[i];
         if (in->path == path && !copy_out(in)) {
             return false;
         }
@@ -120,12 +121,12 @@ void muster_verbs_finish_receives(struct verbs_link *link)
     }
 }
 
-/* Taking ------------------------------------------------------------------------------------- */
+/* Delivering --------------------------------------------------------------------------------- */
 
-static enum verbs_taken lose_by_rule(struct verbs_link *end)
+static enum verbs_delivery reject_peer(struct verbs_link *end)
 {
-    muster_whole_frame_reject(end->link, end->parting);
-    return VERBS_TAKEN_LAST;
+    muster_whole_frame_reject(end->link, end->goodbye_queued);
+    return VERBS_DELIVERED_LAST;
 }
 
 static bool is_same(const struct verbs_link *end, const struct muster_link *link, uint64_t opened)
@@ -133,7 +134,7 @@ static bool is_same(const struct verbs_link *end, const struct muster_link *link
     return link->end == end && link->opened == opened && link->state == MUSTER_LINK_OPEN;
 }
 
-static muster_status read_header(const struct verbs_in *in, struct muster_frame *ret_frame)
+static muster_status read_header(const struct verbs_in_frame *in, struct muster_frame *ret_frame)
 {
     if (in->size < MUSTER_FRAME_SIZE) {
         return muster_error_set(MUSTER_INVALID, "a frame is too short");
@@ -145,41 +146,41 @@ static muster_status read_header(const struct verbs_in *in, struct muster_frame 
     return MUSTER_OK;
 }
 
-static enum verbs_taken take_frame(struct verbs_link *end)
+static enum verbs_delivery deliver_frame(struct verbs_link *end)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
-    struct verbs_in *in = in_of(end, end->bundle.next_in);
+    struct verbs_in_frame *in = in_of(end, end->bundle.next_in);
     struct muster_frame frame = {0};
     if (!muster_bundle_has_next(&end->bundle)) {
-        return VERBS_TAKEN_NOTHING;
+        return VERBS_DELIVERED_NOTHING;
     }
     if (read_header(in, &frame) != MUSTER_OK) {
-        return lose_by_rule(end);
+        return reject_peer(end);
     }
     muster_bundle_deliver(&end->bundle, frame.length);
     if (muster_whole_frame_consume(&end->match, &end->arrival, &frame,
                                    in->bytes + MUSTER_FRAME_SIZE) != MUSTER_OK) {
-        return lose_by_rule(end);
+        return reject_peer(end);
     }
-    give_back(in);
+    free_frame(in);
     if (muster_whole_frame_complete(&end->match, &end->arrival) != MUSTER_OK) {
-        return lose_by_rule(end);
+        return reject_peer(end);
     }
-    return is_same(end, link, opened) ? VERBS_TAKEN_FRAME : VERBS_TAKEN_LAST;
+    return is_same(end, link, opened) ? VERBS_DELIVERED_FRAME : VERBS_DELIVERED_LAST;
 }
 
-enum verbs_taken muster_verbs_take_frames(struct verbs_link *end)
+enum verbs_delivery muster_verbs_deliver_frames(struct verbs_link *end)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
-    enum verbs_taken taken = VERBS_TAKEN_FRAME;
-    for (int i = 0; i < FRAMES_MAX && taken == VERBS_TAKEN_FRAME; i++) {
+    enum verbs_delivery delivery = VERBS_DELIVERED_FRAME;
+    for (int i = 0; i < FRAMES_MAX && delivery == VERBS_DELIVERED_FRAME; i++) {
         muster_fabric_yield(link->fabric);
         if (!is_same(end, link, opened)) {
-            return VERBS_TAKEN_LAST;
+            return VERBS_DELIVERED_LAST;
         }
-        taken = take_frame(end);
+        delivery = deliver_frame(end);
     }
-    return taken;
+    return delivery;
 }

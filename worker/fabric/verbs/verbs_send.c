@@ -1,12 +1,12 @@
 /*
- * Frames that go out. Small ones are copied into a slot, and the device carries them into one of
- * the peer's; of large ones only the header is copied: the device takes the data out of the user's
- * memory, which is registered for that, and writes both into a segment of the peer's. So it does
- * with memory of a GPU, however small the message is; what of that cannot be registered is copied
- * into slots by CUDA.
+ * Sends frames. A small frame is copied into a send slot, and the device sends it into a receive
+ * slot of the peer. Of a large frame only the header is copied: the device reads the payload from
+ * the user's memory, which is registered for that, and writes both into a segment of the peer. GPU
+ * memory is sent like large frames, whatever the size; if it cannot be registered, CUDA copies it
+ * into slots.
  *
- * Frames are numbered as they leave the matching, whichever path takes them. One that no device has
- * acknowledged can go again by another path, under its number; the peer drops what comes twice.
+ * wire/bundle.h numbers the frames and finds those to be sent again by another path; the peer drops
+ * duplicates.
  */
 #include "worker/base/clock.h"
 #include "worker/fabric/link_trace.h"
@@ -20,17 +20,17 @@
 #include <string.h>
 
 enum {
-    LARGE_MAX = 2, /* frames posted in one go, then what has come has its turn */
+    LARGE_MAX = 2, /* large frames posted before what has arrived is handled */
 };
 
 /* Posting -------------------------------------------------------------------------------------- */
 
-/* Credits go along with everything. */
+/* Every send returns the credits that are owed. */
 static bool post(struct verbs_path *path, struct ibv_send_wr *work, uint32_t word)
 {
     struct ibv_send_wr *bad = NULL;
-    work->imm_data = htonl(word | path->owed << VERBS_CREDITS_SHIFT |
-                           path->segments_owed << VERBS_SEGMENTS_SHIFT);
+    work->imm_data = htonl(word | path->credits_owed << VERBS_CREDITS_SHIFT |
+                           path->segment_credits_owed << VERBS_SEGMENTS_SHIFT);
     int error = ibv_post_send(path->pair, work, &bad);
     if (error != 0) {
         char what[128];
@@ -39,12 +39,12 @@ static bool post(struct verbs_path *path, struct ibv_send_wr *work, uint32_t wor
         muster_link_mark(path->link->link);
         return false;
     }
-    path->owed = 0;
-    path->segments_owed = 0;
+    path->credits_owed = 0;
+    path->segment_credits_owed = 0;
     return true;
 }
 
-/* So many bytes of the slot. */
+/* Sends the first bytes of a slot. */
 static bool post_slot(struct verbs_path *path, uint32_t slot, uint32_t size, uint32_t word)
 {
     struct ibv_sge part = {.addr = (uintptr_t)muster_verbs_send_slot(path, slot),
@@ -65,8 +65,8 @@ static void post_credits(struct verbs_path *path)
     path->credit_sends += post(path, &work, 0);
 }
 
-/* The header stands in the slot, and the data in memory that is held. */
-static bool post_segment(struct verbs_path *path, uint32_t slot, const struct verbs_out *out,
+/* Writes a frame into a segment: the header from the slot, the payload from registered memory. */
+static bool post_segment(struct verbs_path *path, uint32_t slot, const struct verbs_out_frame *out,
                          uint32_t word)
 {
     struct ibv_sge parts[VERBS_PARTS_MAX] = {{.addr = (uintptr_t)muster_verbs_send_slot(path, slot),
@@ -77,10 +77,10 @@ static bool post_segment(struct verbs_path *path, uint32_t slot, const struct ve
         .sg_list = parts,
         .num_sge = 1,
         .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-        .wr.rdma = {.remote_addr = path->theirs.address +
+        .wr.rdma = {.remote_addr = path->peer.address +
                                    (uint64_t)path->segment_out * VERBS_SEGMENT_BYTES +
                                    VERBS_HEADER_AT,
-                    .rkey = path->theirs.key}};
+                    .rkey = path->peer.key}};
     uint32_t done = 0;
     for (int i = 0; done < out->frame.size; i++) {
         const struct ibv_mr *registered = muster_registration_handle(out->held[i]);
@@ -95,13 +95,13 @@ static bool post_segment(struct verbs_path *path, uint32_t slot, const struct ve
     return post(path, &work, word);
 }
 
-/* That the next frame goes from. */
+/* The slot of the next frame. */
 static uint32_t next_slot(const struct verbs_path *path)
 {
     return (uint32_t)__builtin_ctz(path->free_slots);
 }
 
-/* The slot stays taken until its send is complete. */
+/* The slot is in use until its send is complete. */
 static uint32_t take_slot(struct verbs_path *path)
 {
     uint32_t slot = next_slot(path);
@@ -109,14 +109,14 @@ static uint32_t take_slot(struct verbs_path *path)
     return slot;
 }
 
-static void carry(struct verbs_path *path, uint64_t number)
+static void post_frame(struct verbs_path *path, uint64_t number)
 {
-    struct verbs_out *out = muster_verbs_out(path->link, number);
+    struct verbs_out_frame *out = muster_verbs_out(path->link, number);
     uint32_t slot = take_slot(path);
     unsigned char *header = muster_verbs_send_slot(path, slot);
     memcpy(header, out->frame.header, MUSTER_FRAME_SIZE);
     muster_bundle_carry(&path->link->bundle, number, path->place);
-    path->carried[slot] = number;
+    path->slot_frames[slot] = number;
     path->credits--;
     out->posted_ns = muster_link_clock(path->link->link);
     if (!out->copied) {
@@ -134,19 +134,19 @@ static void carry(struct verbs_path *path, uint64_t number)
 void muster_verbs_send_proof(struct verbs_path *path)
 {
     uint32_t slot = take_slot(path);
-    path->carried[slot] = 0;
+    path->slot_frames[slot] = 0;
     (void)post_slot(path, slot, muster_verbs_path_mtu(path), VERBS_PROOF);
 }
 
 /* Registered memory ---------------------------------------------------------------------------- */
 
-static struct muster_extent extent_of(const struct muster_transfer *transfer)
+static struct muster_usable_range usable_range_of(const struct muster_transfer *transfer)
 {
-    return (struct muster_extent){
+    return (struct muster_usable_range){
         .base = transfer->data, .size_bytes = transfer->size_bytes, .gpu = transfer->gpu};
 }
 
-void muster_verbs_release(struct verbs_out *out)
+void muster_verbs_release_registrations(struct verbs_out_frame *out)
 {
     for (int i = 0; i < VERBS_PARTS_MAX - 1; i++) {
         if (out->held[i] != NULL) {
@@ -156,18 +156,19 @@ void muster_verbs_release(struct verbs_out *out)
     }
 }
 
-/* False if it cannot be registered: then it is to be copied. */
-static bool hold(const struct verbs_path *path, const struct muster_transfer *transfer,
-                 const unsigned char *data, uint32_t size, struct verbs_out *out)
+/* False: the memory cannot be registered, and is to be copied. */
+static bool hold_registrations(const struct verbs_path *path,
+                               const struct muster_transfer *transfer, const unsigned char *data,
+                               uint32_t size, struct verbs_out_frame *out)
 {
     uint32_t done = 0;
     out->holder = path->device;
     for (int i = 0; i < VERBS_PARTS_MAX - 1 && done < size; i++) {
         size_t covered = 0;
         out->held[i] = muster_registrations_hold(path->device->registrations, data + done,
-                                                 size - done, extent_of(transfer), &covered);
+                                                 size - done, usable_range_of(transfer), &covered);
         if (out->held[i] == NULL) {
-            muster_verbs_release(out);
+            muster_verbs_release_registrations(out);
             return false;
         }
         out->covered_bytes = i == 0 ? (uint32_t)covered : out->covered_bytes;
@@ -180,11 +181,11 @@ void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_tra
 {
     bool registered = transfer->size_bytes > VERBS_SLOT_PAYLOAD || transfer->gpu != NULL;
     for (uint32_t i = 0; i < verbs->device_count && registered; i++) {
-        muster_registrations_end(verbs->devices[i].registrations, extent_of(transfer));
+        muster_registrations_end(verbs->devices[i].registrations, usable_range_of(transfer));
     }
 }
 
-/* Going out ------------------------------------------------------------------------------------ */
+/* Sending -------------------------------------------------------------------------------------- */
 
 /* For one more frame. */
 static bool has_room(const struct verbs_path *path)
@@ -197,23 +198,23 @@ static struct verbs_path *choose_path(struct verbs_link *link, bool large)
     uint32_t ready = 0;
     for (uint32_t place = 0; place < link->path_end; place++) {
         const struct verbs_path *path = link->paths[place];
-        bool takes = path != NULL && muster_verbs_path_serves(path) && has_room(path) &&
-                     (!large || path->theirs.segments == 0 || path->segment_credits > 0);
+        bool takes = path != NULL && muster_verbs_path_is_usable(path) && has_room(path) &&
+                     (!large || path->peer.segments == 0 || path->segment_credits > 0);
         ready |= (uint32_t)takes << place;
     }
     uint32_t place = muster_bundle_choose(&link->bundle, ready);
     return place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
 }
 
-/* The record of the next frame; there is room for it. */
-static struct verbs_out *next_out(struct verbs_link *link)
+/* The record of the next frame; there is room in the window. */
+static struct verbs_out_frame *next_record(struct verbs_link *link)
 {
-    struct verbs_out *out = muster_verbs_out(link, link->bundle.next_out);
+    struct verbs_out_frame *out = muster_verbs_out(link, link->bundle.next_out);
     memset(out, 0, sizeof *out);
     return out;
 }
 
-static bool put_control(struct verbs_link *link)
+static bool send_control(struct verbs_link *link)
 {
     struct muster_frame_queue *control = &link->match.control;
     while (control->start < control->end) {
@@ -222,19 +223,20 @@ static bool put_control(struct verbs_link *link)
         if (path == NULL) {
             return false;
         }
-        struct verbs_out *out = next_out(link);
+        struct verbs_out_frame *out = next_record(link);
         (void)muster_whole_frame_next_control(&link->match, &out->frame);
         out->copied = true;
-        carry(path, muster_bundle_add(&link->bundle, out->frame.size));
+        post_frame(path, muster_bundle_add(&link->bundle, out->frame.size));
     }
     return true;
 }
 
-/* An earlier piece of the message is still read by a device. */
-static bool is_read(struct verbs_link *link, const struct muster_transfer *transfer, uint64_t until)
+/* Whether a device is still reading an earlier segment of the message. */
+static bool is_being_read(struct verbs_link *link, const struct muster_transfer *transfer,
+                          uint64_t until)
 {
     for (uint64_t number = link->bundle.first_out; number != until; number++) {
-        const struct verbs_out *out = muster_verbs_out(link, number);
+        const struct verbs_out_frame *out = muster_verbs_out(link, number);
         if (out->frame.transfer == transfer && !out->copied &&
             !muster_bundle_is_acknowledged(&link->bundle, number)) {
             return true;
@@ -243,34 +245,36 @@ static bool is_read(struct verbs_link *link, const struct muster_transfer *trans
     return false;
 }
 
-/* Its bytes are not needed any more, if no piece before it is: its transfer may be done. */
-static void let_go(struct verbs_link *link, uint64_t number)
+/* The frame's memory is not needed any more. If it is the last of its transfer, and no earlier
+ * segment is being read, the transfer is complete. */
+static void complete_frame(struct verbs_link *link, uint64_t number)
 {
-    struct verbs_out *out = muster_verbs_out(link, number);
+    struct verbs_out_frame *out = muster_verbs_out(link, number);
     const struct muster_outgoing frame = out->frame;
-    if (frame.transfer == NULL || (frame.last && is_read(link, frame.transfer, number))) {
+    if (frame.transfer == NULL || (frame.last && is_being_read(link, frame.transfer, number))) {
         return;
     }
-    out->frame.transfer = NULL; /* the done function may post the next message */
+    out->frame.transfer = NULL; /* before the done function, which may post the next message */
     if (frame.last) {
         muster_verbs_end_registrations(link->verbs, frame.transfer);
     }
     muster_match_sent(&link->match, &frame);
 }
 
-/* What cannot be had from the GPU is not sent: the operation is over, and is withdrawn. */
-static bool give_up(struct verbs_link *link, struct muster_transfer *transfer)
+/* The payload cannot be copied from the GPU: the transfer fails, and its operation will be
+ * withdrawn. */
+static bool fail_transfer(struct verbs_link *link, struct muster_transfer *transfer)
 {
     (void)muster_transfer_list_pop(&link->match.ready);
     muster_verbs_end_registrations(link->verbs, transfer);
     muster_transfer_complete(link->link, transfer, MUSTER_FATAL);
-    muster_link_mark(link->link); /* for what else there is to send */
+    muster_link_mark(link->link); /* there may be more to send */
     return false;
 }
 
-/* Copies the next bytes into the slot that they are to go from. */
-static bool fetch(const struct verbs_path *path, const struct muster_transfer *transfer,
-                  const unsigned char *data, uint32_t size)
+/* Copies the next bytes from the GPU into the next send slot. */
+static bool copy_from_gpu(const struct verbs_path *path, const struct muster_transfer *transfer,
+                          const unsigned char *data, uint32_t size)
 {
     struct muster_link *link = path->link->link;
     int64_t started_ns = muster_link_clock(link);
@@ -285,8 +289,9 @@ static bool fetch(const struct verbs_path *path, const struct muster_transfer *t
     return true;
 }
 
-/* A whole message, or a piece; *large counts those that a device reads. */
-static bool put_data(struct verbs_link *link, uint32_t *large_count)
+/* Sends a whole message, or a segment of one. Counts frames whose memory a device reads. False:
+ * there is nothing to send, or no room. */
+static bool send_data(struct verbs_link *link, uint32_t *large_count)
 {
     struct muster_match *match = &link->match;
     struct muster_transfer *transfer = match->ready.first;
@@ -301,13 +306,15 @@ static bool put_data(struct verbs_link *link, uint32_t *large_count)
     if (path == NULL) {
         return false;
     }
-    struct verbs_out *out = next_out(link);
+    struct verbs_out_frame *out = next_record(link);
     uint32_t size = left < VERBS_SEGMENT_PAYLOAD ? (uint32_t)left : VERBS_SEGMENT_PAYLOAD;
-    bool direct = large && path->theirs.segments > 0 && hold(path, transfer, data, size, out);
+    bool direct =
+        large && path->peer.segments > 0 && hold_registrations(path, transfer, data, size, out);
     match->payload_max = direct ? VERBS_SEGMENT_PAYLOAD : VERBS_SLOT_PAYLOAD;
     if (of_gpu && !direct &&
-        !fetch(path, transfer, data, size < VERBS_SLOT_PAYLOAD ? size : VERBS_SLOT_PAYLOAD)) {
-        return give_up(link, transfer);
+        !copy_from_gpu(path, transfer, data,
+                       size < VERBS_SLOT_PAYLOAD ? size : VERBS_SLOT_PAYLOAD)) {
+        return fail_transfer(link, transfer);
     }
     (void)muster_match_next(match, &out->frame);
     if (of_gpu && !direct) {
@@ -316,43 +323,44 @@ static bool put_data(struct verbs_link *link, uint32_t *large_count)
     out->copied = !direct;
     *large_count += direct;
     uint64_t number = muster_bundle_add(&link->bundle, out->frame.size);
-    carry(path, number);
+    post_frame(path, number);
     if (out->copied) {
-        let_go(link, number);
+        complete_frame(link, number);
     }
     return true;
 }
 
-/* What is to go again goes first: the peer waits for its number. */
+/* Frames to be sent again go first: the peer waits for the lowest number. */
 bool muster_verbs_retransmit(struct verbs_link *link)
 {
     uint64_t number = 0;
     while ((number = muster_bundle_next_waiting(&link->bundle, number)) != link->bundle.next_out) {
-        struct verbs_out *out = muster_verbs_out(link, number);
+        struct verbs_out_frame *out = muster_verbs_out(link, number);
         struct verbs_path *path = choose_path(link, !out->copied);
         if (path == NULL) {
             return false;
         }
-        if (!out->copied &&
-            (path->theirs.segments == 0 ||
-             !hold(path, out->frame.transfer, out->frame.data, out->frame.size, out))) {
+        if (!out->copied && (path->peer.segments == 0 ||
+                             !hold_registrations(path, out->frame.transfer, out->frame.data,
+                                                 out->frame.size, out))) {
             muster_verbs_note_failure(path, "no memory to send again what another path has lost");
             muster_link_mark(link->link);
             return false;
         }
         unsigned char *copy = TAKE(out->copy);
-        carry(path, number);
+        post_frame(path, number);
         free(copy);
     }
     return true;
 }
 
-/* The peer may be waiting for them, and there was nothing to send that they could go with. At most
- * three are on their way: for each the peer has used up at least four of the twelve that it has. */
+/* The peer may be waiting for credits, and there was no frame to return them with. At most three
+ * such sends are under way: for each the peer has used at least four of its twelve credits. */
 static void return_credits(struct verbs_path *path)
 {
-    if ((path->owed >= VERBS_CREDITS_HELD || path->segments_owed >= VERBS_SEGMENTS_HELD) &&
-        path->credit_sends < VERBS_CREDIT_SENDS && muster_verbs_path_serves(path)) {
+    if ((path->credits_owed >= VERBS_CREDITS_HELD ||
+         path->segment_credits_owed >= VERBS_SEGMENTS_HELD) &&
+        path->credit_sends < VERBS_CREDIT_SENDS && muster_verbs_path_is_usable(path)) {
         post_credits(path);
     }
 }
@@ -360,9 +368,9 @@ static void return_credits(struct verbs_path *path)
 void muster_verbs_flush(struct verbs_link *link)
 {
     uint32_t large_count = 0;
-    bool more = muster_verbs_retransmit(link) && put_control(link);
+    bool more = muster_verbs_retransmit(link) && send_control(link);
     while (more && large_count < LARGE_MAX) {
-        more = put_data(link, &large_count);
+        more = send_data(link, &large_count);
     }
     if (more) {
         muster_link_mark(link->link);
@@ -376,8 +384,8 @@ void muster_verbs_flush(struct verbs_link *link)
 
 /* Acknowledged --------------------------------------------------------------------------------- */
 
-/* Of what the device has read itself. */
-static void add_span(const struct verbs_link *link, const struct verbs_out *out)
+/* For frames whose memory the device has read. */
+static void trace_write(const struct verbs_link *link, const struct verbs_out_frame *out)
 {
     const struct muster_transfer *transfer = out->frame.transfer;
     if (transfer != NULL && !out->copied) {
@@ -390,13 +398,13 @@ static void add_span(const struct verbs_link *link, const struct verbs_out *out)
 
 void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot)
 {
-    uint64_t number = path->carried[slot];
+    uint64_t number = path->slot_frames[slot];
     path->free_slots |= 1U << slot;
     if (number != 0) {
-        struct verbs_out *out = muster_verbs_out(path->link, number);
-        add_span(path->link, out);
+        struct verbs_out_frame *out = muster_verbs_out(path->link, number);
+        trace_write(path->link, out);
         muster_bundle_acknowledge(&path->link->bundle, number);
-        muster_verbs_release(out);
+        muster_verbs_release_registrations(out);
     }
 }
 
@@ -405,13 +413,13 @@ void muster_verbs_end_sends(struct verbs_link *link)
     struct muster_bundle *bundle = &link->bundle;
     for (uint64_t number = bundle->first_out; number != bundle->next_out; number++) {
         if (muster_bundle_is_acknowledged(bundle, number)) {
-            let_go(link, number);
+            complete_frame(link, number);
         }
     }
     uint64_t oldest = 0;
     while (muster_bundle_retire(bundle, &oldest)) {
         assert(muster_verbs_out(link, oldest)->frame.transfer ==
-               NULL); /* no piece before it was read */
+               NULL); /* complete: nothing before it is being read */
     }
 }
 
@@ -421,12 +429,12 @@ bool muster_verbs_abandon_sends(struct verbs_path *path)
 {
     struct verbs_link *link = path->link;
     for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct verbs_out *out = muster_verbs_out(link, number);
+        struct verbs_out_frame *out = muster_verbs_out(link, number);
         if (muster_bundle_carrier(&link->bundle, number) != path->place) {
             continue;
         }
         muster_bundle_put_back(&link->bundle, number);
-        muster_verbs_release(out);
+        muster_verbs_release_registrations(out);
         if (!out->copied || out->frame.size == 0) {
             continue;
         }
@@ -443,8 +451,8 @@ bool muster_verbs_abandon_sends(struct verbs_path *path)
 void muster_verbs_finish_sends(struct verbs_link *link)
 {
     for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct verbs_out *out = muster_verbs_out(link, number);
-        muster_verbs_release(out);
+        struct verbs_out_frame *out = muster_verbs_out(link, number);
+        muster_verbs_release_registrations(out);
         free(TAKE(out->copy));
         out->frame.transfer = NULL;
     }

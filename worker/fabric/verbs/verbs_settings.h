@@ -11,12 +11,12 @@ enum { MUSTER_VERBS_CONNECTIONS_MAX = 8 };
 
 struct muster_verbs_settings {
     struct muster_listen_settings listen;
-    bool required;  /* no fabric without it; otherwise a line of the log says why there is none */
-    bool encrypted; /* the user wants links to be encrypted, which these cannot be */
-    char *device;   /* a name, or several with commas; NULL: any */
-    uint32_t port;  /* of each device, from 1; 0: any */
-    int32_t gid;    /* index; -1: the best */
-    uint32_t connections; /* queue pairs of each link that is dialled from here; 0: one a device */
+    bool required;        /* no fabric without RDMA; otherwise only a line of the log */
+    bool encrypted;       /* the user wants encrypted links, which RDMA cannot provide */
+    char *device;         /* a name, or several with commas; NULL: any */
+    uint32_t port;        /* of each device, from 1; 0: any */
+    int32_t gid;          /* index; -1: the best */
+    uint32_t connections; /* queue pairs of each link that this member dials; 0: one per device */
 };
 
 /* Slots: link.h says what each does. */

@@ -1,26 +1,27 @@
-/* Operations that are withdrawn while a device may be reading their memory. */
+/* Withdraws operations whose memory a device may be reading. */
 #include "worker/base/clock.h"
 #include "worker/fabric/verbs/verbs.h"
 
 #include <sched.h>
 
-enum { WITHDRAW_MS = 500 }; /* a packet that was lost goes again after that */
+enum { WITHDRAW_MS = 500 }; /* longer than the device takes to retransmit a packet */
 
-static bool is_of(const struct verbs_out *out, const struct muster_operation_id *operation)
+static bool belongs_to(const struct verbs_out_frame *out,
+                       const struct muster_operation_id *operation)
 {
     return out->frame.transfer != NULL &&
            muster_operation_has(operation, &out->frame.transfer->key);
 }
 
-/* A piece of the operation that a device may be reading, or (if there is none) is to read again:
- * without it the peer could make nothing of those behind it that it has got. */
-static bool find_read(struct verbs_link *link, const struct muster_operation_id *operation,
-                      uint64_t *ret_number)
+/* Finds a frame of the operation that a device may be reading, or else one that waits to be read
+ * again: without it the peer cannot deliver later frames that it has received. */
+static bool find_being_read(struct verbs_link *link, const struct muster_operation_id *operation,
+                            uint64_t *ret_number)
 {
     bool found = false;
     for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        const struct verbs_out *out = muster_verbs_out(link, number);
-        if (!out->copied && is_of(out, operation) &&
+        const struct verbs_out_frame *out = muster_verbs_out(link, number);
+        if (!out->copied && belongs_to(out, operation) &&
             !muster_bundle_is_acknowledged(&link->bundle, number)) {
             *ret_number = number;
             if (muster_bundle_carrier(&link->bundle, number) != MUSTER_BUNDLE_NO_PATH) {
@@ -32,8 +33,8 @@ static bool find_read(struct verbs_link *link, const struct muster_operation_id 
     return found;
 }
 
-/* The peer needs the number, and the credit of the matching, to go on. */
-static void make_empty(struct verbs_out *out)
+/* Turns the frame into an empty one: the peer needs its number, and the credit in its header. */
+static void make_empty(struct verbs_out_frame *out)
 {
     struct muster_frame frame;
     struct muster_frame nothing = {.kind = MUSTER_FRAME_CREDIT};
@@ -45,12 +46,13 @@ static void make_empty(struct verbs_out *out)
     out->copied = true;
 }
 
-/* It has failed, or does not end its sends: they are to go again. The leader closes it later. */
-static void give_up_reading(struct verbs_path *path)
+/* The path has failed, or does not complete its sends: its frames wait for another path. The leader
+ * closes it later. */
+static void abandon_path(struct verbs_path *path)
 {
-    bool whole = muster_verbs_pair_drain(path, "it does not end sends that were withdrawn");
+    bool whole = muster_verbs_drain(path, "it does not end sends that were withdrawn");
     muster_verbs_pair_destroy(path);
-    path->spoilt = !muster_verbs_abandon_sends(path) || !whole || path->spoilt;
+    path->unrecoverable = !muster_verbs_abandon_sends(path) || !whole || path->unrecoverable;
 }
 
 void muster_verbs_withdraw_sends(struct verbs_link *link,
@@ -58,24 +60,24 @@ void muster_verbs_withdraw_sends(struct verbs_link *link,
 {
     int64_t deadline_ns = muster_clock_after_ms(WITHDRAW_MS);
     uint64_t read = 0;
-    while (find_read(link, operation, &read)) {
+    while (find_being_read(link, operation, &read)) {
         bool late = muster_clock_ns() > deadline_ns;
         uint32_t place = muster_bundle_carrier(&link->bundle, read);
         struct verbs_path *path = place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
         if (path != NULL && (late || path->failure[0] != '\0')) {
-            give_up_reading(path);
-        } else if (late || muster_verbs_count_serving(link) == 0) {
+            abandon_path(path);
+        } else if (late || muster_verbs_count_usable(link) == 0) {
             break;
         }
-        muster_verbs_take(link->verbs);
+        muster_verbs_handle_all(link->verbs);
         (void)muster_verbs_retransmit(link);
         (void)sched_yield();
     }
     for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct verbs_out *out = muster_verbs_out(link, number);
-        if (is_of(out, operation)) {
+        struct verbs_out_frame *out = muster_verbs_out(link, number);
+        if (belongs_to(out, operation)) {
             if (!out->copied && !muster_bundle_is_acknowledged(&link->bundle, number)) {
-                muster_verbs_release(out);
+                muster_verbs_release_registrations(out);
                 make_empty(out);
             }
             out->frame.transfer = NULL;

@@ -22,7 +22,7 @@ void muster_bundle_init(struct muster_bundle *bundle, const struct muster_bundle
     bundle->next_in = limits->first_number;
 }
 
-/* Going out ---------------------------------------------------------------------------------- */
+/* Sending ------------------------------------------------------------------------------------ */
 
 static bool is_out(const struct muster_bundle *bundle, uint64_t number)
 {
@@ -143,7 +143,7 @@ bool muster_bundle_retire(struct muster_bundle *bundle, uint64_t *ret_number)
     return true;
 }
 
-/* Coming in ---------------------------------------------------------------------------------- */
+/* Receiving ---------------------------------------------------------------------------------- */
 
 static uint64_t *word_of(struct muster_bundle *bundle, uint64_t number)
 {

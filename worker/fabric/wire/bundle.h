@@ -64,7 +64,7 @@ struct muster_bundle {
 
 void muster_bundle_init(struct muster_bundle *bundle, const struct muster_bundle_limits *limits);
 
-/* Going out ---------------------------------------------------------------------------------- */
+/* Sending ------------------------------------------------------------------------------------ */
 
 /* Where a transport keeps what belongs to a frame in the window. */
 static inline uint32_t muster_bundle_index(uint64_t number)
@@ -107,7 +107,7 @@ bool muster_bundle_is_acknowledged(const struct muster_bundle *bundle, uint64_t 
 /* Takes the oldest frame out of the window if it is acknowledged. */
 bool muster_bundle_retire(struct muster_bundle *bundle, uint64_t *ret_number);
 
-/* Coming in ---------------------------------------------------------------------------------- */
+/* Receiving ---------------------------------------------------------------------------------- */
 
 enum muster_bundle_arrival {
     MUSTER_BUNDLE_NEW = 1,

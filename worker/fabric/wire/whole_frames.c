@@ -50,10 +50,10 @@ muster_status muster_whole_frame_complete(struct muster_match *match,
     return muster_match_arrived(match, arrival);
 }
 
-void muster_whole_frame_reject(struct muster_link *link, bool parting)
+void muster_whole_frame_reject(struct muster_link *link, bool goodbye_queued)
 {
     char what[MUSTER_REASON_SIZE];
     (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
                    muster_last_error());
-    muster_link_fail(link, parting ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST, what);
+    muster_link_fail(link, goodbye_queued ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST, what);
 }

@@ -32,6 +32,6 @@ MUSTER_CHECKED muster_status muster_whole_frame_complete(struct muster_match *ma
                                                          struct muster_arrival *arrival);
 
 /* Ends the link of a peer that breaks the rules, in the words of muster_last_error(). */
-void muster_whole_frame_reject(struct muster_link *link, bool parting);
+void muster_whole_frame_reject(struct muster_link *link, bool goodbye_queued);
 
 #endif

@@ -1,4 +1,4 @@
-/* Memory of a GPU is found and copied, and nothing else is taken for it. */
+/* Memory of a GPU is found and copied, and no other memory counts as such. */
 #include "tests/support/gpu_pretend.h"
 #include "worker/device/cuda/gpu.h"
 
@@ -15,7 +15,7 @@ enum { SIZE = 3 * 4096, COPY = 5000, AT = 100 };
 
 static const struct gpu_pretend *gpu;
 
-static void test_there_is_none_where_libcuda_is_not_loaded_and_some_when_it_is(void **state)
+static void test_there_is_none_before_libcuda_is_loaded_and_some_after(void **state)
 {
     (void)state;
     struct muster_gpu_memory memory;
@@ -30,7 +30,7 @@ static void test_there_is_none_where_libcuda_is_not_loaded_and_some_when_it_is(v
     gpu->release(of_gpu);
 }
 
-static void test_an_allocation_is_known_by_any_part_of_it(void **state)
+static void test_an_allocation_is_found_by_any_address_in_it(void **state)
 {
     (void)state;
     struct muster_gpu_memory memory;
@@ -47,7 +47,7 @@ static void test_an_allocation_is_known_by_any_part_of_it(void **state)
     assert_false(muster_gpu_find(of_gpu, &memory));
 }
 
-static void test_what_the_cpu_may_touch_is_memory_of_the_host(void **state)
+static void test_memory_that_the_cpu_may_touch_is_memory_of_the_host(void **state)
 {
     (void)state;
     struct muster_gpu_memory memory;
@@ -66,7 +66,7 @@ static void fill(unsigned char *bytes, size_t size, unsigned seed)
     }
 }
 
-/* From a thread that has never met CUDA. */
+/* In a thread that has not used CUDA yet. */
 static void *copy_there_and_back(void *user)
 {
     static char failed[] = "a copy failed";
@@ -103,7 +103,7 @@ static void test_any_thread_copies_there_and_back_and_within(void **state)
     }
 }
 
-static void test_a_copy_that_fails_says_so_in_the_words_of_cuda(void **state)
+static void test_a_copy_that_fails_has_the_name_of_the_error(void **state)
 {
     (void)state;
     struct muster_gpu_memory memory;
@@ -120,7 +120,7 @@ static void test_a_copy_that_fails_says_so_in_the_words_of_cuda(void **state)
     gpu->release(of_gpu);
 }
 
-static void test_pages_are_exported_or_it_says_why_not(void **state)
+static void test_pages_are_exported_or_the_text_says_why_not(void **state)
 {
     (void)state;
     struct muster_gpu_memory memory;
@@ -143,12 +143,12 @@ static void test_pages_are_exported_or_it_says_why_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_there_is_none_where_libcuda_is_not_loaded_and_some_when_it_is),
-        cmocka_unit_test(test_an_allocation_is_known_by_any_part_of_it),
-        cmocka_unit_test(test_what_the_cpu_may_touch_is_memory_of_the_host),
+        cmocka_unit_test(test_there_is_none_before_libcuda_is_loaded_and_some_after),
+        cmocka_unit_test(test_an_allocation_is_found_by_any_address_in_it),
+        cmocka_unit_test(test_memory_that_the_cpu_may_touch_is_memory_of_the_host),
         cmocka_unit_test(test_any_thread_copies_there_and_back_and_within),
-        cmocka_unit_test(test_a_copy_that_fails_says_so_in_the_words_of_cuda),
-        cmocka_unit_test(test_pages_are_exported_or_it_says_why_not),
+        cmocka_unit_test(test_a_copy_that_fails_has_the_name_of_the_error),
+        cmocka_unit_test(test_pages_are_exported_or_the_text_says_why_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

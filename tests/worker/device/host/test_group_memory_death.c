@@ -1,6 +1,6 @@
 /*
- * Ranks that are killed or stopped in the middle of collectives in shared memory, each a process:
- * all others return, say who it was, and find their input as it was.
+ * Ranks, each a process, that are killed or stopped in the middle of collectives in shared memory:
+ * the calls of all others return and name the rank, and their input is unchanged.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -24,49 +24,50 @@
 enum {
     RANKS_MAX = 5,
     ROUNDS = 12,
-    LONG_MS = 60000, /* that only a hanging test reaches */
-    SHORT_MS = 200,  /* after which a stopped rank is given up */
-    GOING_ROUNDS = 30,
-    GOING_LOOKS = 200,
+    LONG_MS = 60000, /* reached only by a test that hangs */
+    SHORT_MS = 200,  /* then the others give up a stopped rank */
+    LEAVING_ROUNDS = 30,
+    LEAVING_POLLS = 200,
 };
 
-/* What all processes see. */
-struct board {
+/* Memory that all processes of the test share. */
+struct shared {
     uint64_t seed;
     uint32_t ranks, victim, order[RANKS_MAX];
     uint32_t deadline_ms;
-    int fd; /* of the memory, that all inherit */
+    int fd; /* of the group's memory; inherited by all */
     pthread_barrier_t barrier;
     struct {
         atomic_ullong done; /* operations */
         muster_status status;
         uint32_t suspect;
-        char text[MUSTER_ERROR_MAX]; /* why the test fails, or what the status says */
+        char text[MUSTER_ERROR_MAX]; /* the error, of the test or of the status */
         bool failed;
-    } seats[RANKS_MAX];
+    } results[RANKS_MAX];
 };
 
-static muster_status go_on(void *user, uint32_t *ret_suspect)
+static muster_status keep_waiting(void *user, uint32_t *ret_suspect)
 {
     (void)user;
     (void)ret_suspect;
     return MUSTER_OK;
 }
 
-static struct muster_group_memory *sit(const struct board *board, uint32_t rank)
+static struct muster_group_memory *join(const struct shared *shared, uint32_t rank)
 {
     struct muster_group_memory *memory = NULL;
     const struct muster_group_memory_options options = {.rank = rank,
-                                                        .ranks = board->ranks,
-                                                        .names = board->order,
-                                                        .order = board->order,
+                                                        .ranks = shared->ranks,
+                                                        .names = shared->order,
+                                                        .order = shared->order,
                                                         .cores = 1};
-    return muster_group_memory_open(&options, dup(board->fd), &memory) == MUSTER_OK ? memory : NULL;
+    return muster_group_memory_open(&options, dup(shared->fd), &memory) == MUSTER_OK ? memory
+                                                                                     : NULL;
 }
 
-/* Goes on until it ends badly. */
-static void work(struct board *board, uint32_t rank, struct muster_group_memory *memory,
-                 uint64_t *room)
+/* Runs operations until one fails. */
+static void run_until_failure(struct shared *shared, uint32_t rank,
+                              struct muster_group_memory *memory, uint64_t *buffer)
 {
     struct memory_call call;
     bool buffers = muster_group_memory_probe(memory);
@@ -74,141 +75,142 @@ static void work(struct board *board, uint32_t rank, struct muster_group_memory 
     uint32_t suspect = UINT32_MAX;
     bool right = true;
     muster_group_memory_begin(memory, 0);
-    pthread_barrier_wait(&board->barrier);
+    pthread_barrier_wait(&shared->barrier);
     for (uint64_t i = 1; status == MUSTER_OK && right; i++) {
-        memory_call_make(board->seed, i, board->order, rank, board->ranks, buffers, room, &call);
-        const struct muster_group_step next =
-            memory_call_work(&call, muster_clock_after_ms(board->deadline_ms), go_on, NULL);
-        status = muster_group_memory_run(memory, &next, &suspect);
-        (void)snprintf(board->seats[rank].text, MUSTER_ERROR_MAX, "%s", muster_last_error());
+        memory_call_make(shared->seed, i, shared->order, rank, shared->ranks, buffers, buffer,
+                         &call);
+        const struct muster_group_step step =
+            memory_call_step(&call, muster_clock_after_ms(shared->deadline_ms), keep_waiting, NULL);
+        status = muster_group_memory_run(memory, &step, &suspect);
+        (void)snprintf(shared->results[rank].text, MUSTER_ERROR_MAX, "%s", muster_last_error());
         if (status == MUSTER_OK) {
-            right = memory_call_check(&call, board->seats[rank].text, MUSTER_ERROR_MAX);
-            atomic_store(&board->seats[rank].done, i);
+            right = memory_call_check(&call, shared->results[rank].text, MUSTER_ERROR_MAX);
+            atomic_store(&shared->results[rank].done, i);
         } else if (!call.in_place) {
-            right = memory_call_check_input(&call, board->seats[rank].text, MUSTER_ERROR_MAX);
+            right = memory_call_check_input(&call, shared->results[rank].text, MUSTER_ERROR_MAX);
         }
     }
-    board->seats[rank].status = status;
-    board->seats[rank].suspect = suspect;
-    board->seats[rank].failed = !right;
+    shared->results[rank].status = status;
+    shared->results[rank].suspect = suspect;
+    shared->results[rank].failed = !right;
 }
 
-static _Noreturn void be_rank(struct board *board, uint32_t rank)
+static _Noreturn void run_rank(struct shared *shared, uint32_t rank)
 {
-    struct muster_group_memory *memory = sit(board, rank);
-    pthread_barrier_wait(&board->barrier);
-    uint64_t *room = malloc(memory_calls_room(board->ranks) * sizeof *room);
-    if (memory == NULL || room == NULL) {
-        board->seats[rank].failed = true;
+    struct muster_group_memory *memory = join(shared, rank);
+    pthread_barrier_wait(&shared->barrier);
+    uint64_t *buffer = malloc(memory_calls_elements(shared->ranks) * sizeof *buffer);
+    if (memory == NULL || buffer == NULL) {
+        shared->results[rank].failed = true;
         _exit(1);
     }
-    work(board, rank, memory, room);
+    run_until_failure(shared, rank, memory, buffer);
     muster_group_memory_destroy(memory);
-    free(room);
+    free(buffer);
     _exit(0);
 }
 
-static void prepare(struct board *board)
+static void prepare(struct shared *shared)
 {
-    pthread_barrierattr_t shared;
-    assert_int_equal(pthread_barrierattr_init(&shared), 0);
-    assert_int_equal(pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED), 0);
-    assert_int_equal(pthread_barrier_init(&board->barrier, &shared, board->ranks), 0);
-    for (uint32_t i = 0; i < board->ranks; i++) {
-        board->order[i] = i;
+    pthread_barrierattr_t attributes;
+    assert_int_equal(pthread_barrierattr_init(&attributes), 0);
+    assert_int_equal(pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED), 0);
+    assert_int_equal(pthread_barrier_init(&shared->barrier, &attributes, shared->ranks), 0);
+    for (uint32_t i = 0; i < shared->ranks; i++) {
+        shared->order[i] = i;
     }
     const struct muster_group_memory_options options = {
-        .ranks = board->ranks, .names = board->order, .order = board->order};
+        .ranks = shared->ranks, .names = shared->order, .order = shared->order};
     struct muster_group_memory *memory;
     assert_int_equal(muster_group_memory_create(&options, &memory), MUSTER_OK);
-    board->fd = dup(muster_group_memory_descriptor(memory));
+    shared->fd = dup(muster_group_memory_descriptor(memory));
     muster_group_memory_destroy(memory);
     (void)fflush(stdout);
 }
 
-static void start(struct board *board, pid_t *pids)
+static void start(struct shared *shared, pid_t *pids)
 {
-    prepare(board);
-    for (uint32_t i = 0; i < board->ranks; i++) {
+    prepare(shared);
+    for (uint32_t i = 0; i < shared->ranks; i++) {
         pids[i] = fork();
         assert_true(pids[i] >= 0);
         if (pids[i] == 0) {
-            be_rank(board, i);
+            run_rank(shared, i);
         }
     }
 }
 
-/* Strikes while it works (the first operation is done: all are at it), at no point in particular.
- */
-static void strike(const struct board *board, const pid_t *pids, int signal_number, uint64_t after)
+/* Sends the signal to the victim after so many operations, at no particular point of the next. */
+static void send_signal(const struct shared *shared, const pid_t *pids, int signal_number,
+                        uint64_t after)
 {
-    siginfo_t ended = {0}; /* a slow machine may have been over a short deadline */
-    while (atomic_load(&board->seats[board->victim].done) < after && ended.si_pid == 0) {
+    siginfo_t ended = {0}; /* on a slow machine the short deadline may have ended it */
+    while (atomic_load(&shared->results[shared->victim].done) < after && ended.si_pid == 0) {
         assert_int_equal(
-            waitid(P_PID, (id_t)pids[board->victim], &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+            waitid(P_PID, (id_t)pids[shared->victim], &ended, WEXITED | WNOHANG | WNOWAIT), 0);
         (void)usleep(100);
     }
-    assert_int_equal(kill(pids[board->victim], signal_number), 0);
+    assert_int_equal(kill(pids[shared->victim], signal_number), 0);
 }
 
-static void wait_for(const struct board *board, const pid_t *pids, bool victim_too)
+static void wait_for(const struct shared *shared, const pid_t *pids, bool victim_too)
 {
-    for (uint32_t i = 0; i < board->ranks; i++) {
-        if (i != board->victim || victim_too) {
+    for (uint32_t i = 0; i < shared->ranks; i++) {
+        if (i != shared->victim || victim_too) {
             assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
         }
     }
 }
 
-static void check(const struct board *board, bool killed)
+static void check(const struct shared *shared, bool killed)
 {
     bool suspected = false;
-    for (uint32_t i = 0; i < board->ranks; i++) {
-        if (i == board->victim && killed) {
+    for (uint32_t i = 0; i < shared->ranks; i++) {
+        if (i == shared->victim && killed) {
             continue;
         }
-        muster_status status = board->seats[i].status;
+        muster_status status = shared->results[i].status;
         bool expected = status == MUSTER_REJOIN || (!killed && status == MUSTER_RETRY);
-        if (board->seats[i].failed || !expected) {
-            fail_msg("rank %u of %u: %s: %s", i, board->ranks, muster_status_name(status),
-                     board->seats[i].text);
+        if (shared->results[i].failed || !expected) {
+            fail_msg("rank %u of %u: %s: %s", i, shared->ranks, muster_status_name(status),
+                     shared->results[i].text);
         }
-        suspected |= board->seats[i].suspect == board->victim;
-        if (killed && board->seats[i].suspect != UINT32_MAX) {
-            assert_int_equal(board->seats[i].suspect, board->victim);
+        suspected |= shared->results[i].suspect == shared->victim;
+        if (killed && shared->results[i].suspect != UINT32_MAX) {
+            assert_int_equal(shared->results[i].suspect, shared->victim);
         }
     }
     assert_true(!killed || suspected);
 }
 
-static struct board *make_board(void)
+static struct shared *map_shared(void)
 {
-    struct board *board =
-        mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(board != MAP_FAILED);
-    return board;
+    struct shared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    return shared;
 }
 
-static void strike_somebody(uint64_t *random, int signal_number)
+static void signal_one_rank(uint64_t *random, int signal_number)
 {
     pid_t pids[RANKS_MAX];
-    struct board *board = make_board();
+    struct shared *shared = map_shared();
     bool kills = signal_number == SIGKILL;
-    board->seed = test_random(random);
-    board->ranks = 2 + test_random_below(random, RANKS_MAX - 1);
-    board->victim = test_random_below(random, board->ranks);
-    board->deadline_ms = kills ? LONG_MS : SHORT_MS;
-    start(board, pids);
-    strike(board, pids, signal_number, 1 + test_random_below(random, kills ? 30 : 3));
-    wait_for(board, pids, kills);
+    shared->seed = test_random(random);
+    shared->ranks = 2 + test_random_below(random, RANKS_MAX - 1);
+    shared->victim = test_random_below(random, shared->ranks);
+    shared->deadline_ms = kills ? LONG_MS : SHORT_MS;
+    start(shared, pids);
+    send_signal(shared, pids, signal_number, 1 + test_random_below(random, kills ? 30 : 3));
+    wait_for(shared, pids, kills);
     if (!kills) {
-        assert_int_equal(kill(pids[board->victim], SIGCONT), 0);
-        assert_int_equal(waitpid(pids[board->victim], NULL, 0), pids[board->victim]);
+        assert_int_equal(kill(pids[shared->victim], SIGCONT), 0);
+        assert_int_equal(waitpid(pids[shared->victim], NULL, 0), pids[shared->victim]);
     }
-    check(board, kills);
-    close(board->fd);
-    assert_int_equal(pthread_barrier_destroy(&board->barrier), 0);
-    assert_int_equal(munmap(board, sizeof *board), 0);
+    check(shared, kills);
+    close(shared->fd);
+    assert_int_equal(pthread_barrier_destroy(&shared->barrier), 0);
+    assert_int_equal(munmap(shared, sizeof *shared), 0);
 }
 
 static void a_killed_rank_ends_the_others_calls_at_once(void **state)
@@ -216,7 +218,7 @@ static void a_killed_rank_ends_the_others_calls_at_once(void **state)
     (void)state;
     uint64_t random = test_seed();
     for (int i = 0; i < ROUNDS; i++) {
-        strike_somebody(&random, SIGKILL);
+        signal_one_rank(&random, SIGKILL);
     }
 }
 
@@ -225,100 +227,101 @@ static void a_stopped_rank_ends_the_others_calls_in_time(void **state)
     (void)state;
     uint64_t random = test_seed();
     for (int i = 0; i < ROUNDS / 2; i++) {
-        strike_somebody(&random, SIGSTOP);
+        signal_one_rank(&random, SIGSTOP);
     }
 }
 
-/* Rank 1, which does its part when it is told to, and goes at once. */
-struct companion {
+/* Rank 1, which does its part when rank 0 allows it, and then leaves at once. */
+struct partner {
     pid_t pid;
     int go;
-    bool told;
+    bool allowed;
 };
 
-static void tell(struct companion *companion)
+static void allow(struct partner *partner)
 {
-    if (!companion->told) {
-        assert_int_equal(write(companion->go, "x", 1), 1);
-        companion->told = true;
+    if (!partner->allowed) {
+        assert_int_equal(write(partner->go, "x", 1), 1);
+        partner->allowed = true;
     }
 }
 
-/* Rank 0 has found nothing yet, and is about to see after rank 1: which is gone by then, unless its
- * part needs rank 0 once more. */
-static muster_status let_it_go(void *user, uint32_t *ret_suspect)
+/* Rank 0 has polled in vain and is about to check that rank 1 is alive. By then that rank has left,
+ * unless it needs rank 0 once more. */
+static muster_status wait_until_it_left(void *user, uint32_t *ret_suspect)
 {
-    struct companion *companion = user;
+    struct partner *partner = user;
     siginfo_t ended = {0};
     (void)ret_suspect;
-    tell(companion);
-    for (int i = 0; i < GOING_LOOKS && ended.si_pid == 0; i++) {
+    allow(partner);
+    for (int i = 0; i < LEAVING_POLLS && ended.si_pid == 0; i++) {
         (void)usleep(100);
-        (void)waitid(P_PID, (id_t)companion->pid, &ended, WEXITED | WNOHANG | WNOWAIT);
+        (void)waitid(P_PID, (id_t)partner->pid, &ended, WEXITED | WNOHANG | WNOWAIT);
     }
     return MUSTER_OK;
 }
 
-/* One operation; rank 1 waits until it is told to. */
-static void do_one(struct board *board, uint32_t rank, int told, struct companion *companion)
+/* Runs one operation. Rank 1 waits until rank 0 allows it. */
+static void do_one(struct shared *shared, uint32_t rank, int allowed, struct partner *partner)
 {
     struct memory_call call;
     char byte = 0;
     uint32_t suspect = UINT32_MAX;
-    struct muster_group_memory *memory = sit(board, rank);
-    uint64_t *room = malloc(memory_calls_room(board->ranks) * sizeof *room);
-    pthread_barrier_wait(&board->barrier);
+    struct muster_group_memory *memory = join(shared, rank);
+    uint64_t *buffer = malloc(memory_calls_elements(shared->ranks) * sizeof *buffer);
+    pthread_barrier_wait(&shared->barrier);
     bool buffers = muster_group_memory_probe(memory);
-    memory_call_make(board->seed, 1, board->order, rank, board->ranks, buffers, room, &call);
+    memory_call_make(shared->seed, 1, shared->order, rank, shared->ranks, buffers, buffer, &call);
     muster_group_memory_begin(memory, 0);
-    pthread_barrier_wait(&board->barrier);
-    board->seats[rank].failed = rank == 1 && read(told, &byte, 1) != 1;
-    const struct muster_group_step work = memory_call_work(
-        &call, muster_clock_after_ms(LONG_MS), rank == 0 ? let_it_go : go_on, companion);
-    board->seats[rank].status = muster_group_memory_run(memory, &work, &suspect);
-    (void)snprintf(board->seats[rank].text, MUSTER_ERROR_MAX, "%s", muster_last_error());
-    board->seats[rank].failed |=
-        board->seats[rank].status != MUSTER_OK ||
-        !memory_call_check(&call, board->seats[rank].text, MUSTER_ERROR_MAX);
+    pthread_barrier_wait(&shared->barrier);
+    shared->results[rank].failed = rank == 1 && read(allowed, &byte, 1) != 1;
+    const struct muster_group_step step =
+        memory_call_step(&call, muster_clock_after_ms(LONG_MS),
+                         rank == 0 ? wait_until_it_left : keep_waiting, partner);
+    shared->results[rank].status = muster_group_memory_run(memory, &step, &suspect);
+    (void)snprintf(shared->results[rank].text, MUSTER_ERROR_MAX, "%s", muster_last_error());
+    shared->results[rank].failed |=
+        shared->results[rank].status != MUSTER_OK ||
+        !memory_call_check(&call, shared->results[rank].text, MUSTER_ERROR_MAX);
     muster_group_memory_destroy(memory);
-    free(room);
+    free(buffer);
 }
 
-static void part_after_one(uint64_t *random)
+static void leave_after_one(uint64_t *random)
 {
-    int told[2];
-    struct board *board = make_board();
-    board->seed = test_random(random);
-    board->ranks = 2;
-    prepare(board);
-    assert_int_equal(pipe(told), 0);
-    struct companion companion = {.pid = fork(), .go = told[1]};
-    assert_true(companion.pid >= 0);
-    if (companion.pid == 0) {
-        do_one(board, 1, told[0], NULL);
+    int allowed[2];
+    struct shared *shared = map_shared();
+    shared->seed = test_random(random);
+    shared->ranks = 2;
+    prepare(shared);
+    assert_int_equal(pipe(allowed), 0);
+    struct partner partner = {.pid = fork(), .go = allowed[1]};
+    assert_true(partner.pid >= 0);
+    if (partner.pid == 0) {
+        do_one(shared, 1, allowed[0], NULL);
         _exit(0);
     }
-    do_one(board, 0, told[0], &companion);
-    tell(&companion);
-    assert_int_equal(waitpid(companion.pid, NULL, 0), companion.pid);
+    do_one(shared, 0, allowed[0], &partner);
+    allow(&partner);
+    assert_int_equal(waitpid(partner.pid, NULL, 0), partner.pid);
     for (uint32_t i = 0; i < 2; i++) {
-        if (board->seats[i].failed) {
-            fail_msg("rank %u: %s", i, board->seats[i].text);
+        if (shared->results[i].failed) {
+            fail_msg("rank %u: %s", i, shared->results[i].text);
         }
     }
-    close(told[0]);
-    close(told[1]);
-    close(board->fd);
-    assert_int_equal(pthread_barrier_destroy(&board->barrier), 0);
-    assert_int_equal(munmap(board, sizeof *board), 0);
+    close(allowed[0]);
+    close(allowed[1]);
+    close(shared->fd);
+    assert_int_equal(pthread_barrier_destroy(&shared->barrier), 0);
+    assert_int_equal(munmap(shared, sizeof *shared), 0);
 }
 
-static void who_has_done_its_part_may_go(void **state)
+static void a_rank_that_has_done_its_part_may_leave(void **state)
 {
     (void)state;
     uint64_t random = test_seed();
-    for (int i = 0; i < GOING_ROUNDS; i++) {
-        part_after_one(&random);
+    for (int i = 0; i < LEAVING_ROUNDS; i++) {
+        leave_after_one(&random);
     }
 }
 
@@ -327,7 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_ends_the_others_calls_at_once),
         cmocka_unit_test(a_stopped_rank_ends_the_others_calls_in_time),
-        cmocka_unit_test(who_has_done_its_part_may_go),
+        cmocka_unit_test(a_rank_that_has_done_its_part_may_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Peers that publish addresses at which nobody, or somebody else, is to be found: the link comes up
- * over the one that is right, whatever the others do. */
+/* Peers that publish addresses at which nobody listens, or somebody else: the link opens over the
+ * right address, whatever happens at the others. */
 #include "tests/conformance/rig.h"
 #include "tests/support/descriptors.h"
 #include "worker/fabric/address/address.h"
@@ -18,13 +18,14 @@
 
 #include <cmocka.h>
 
-enum { LATE_LOOKS = 10, LATE_MS = 60 };
+enum { LATE_ROUNDS = 10, LATE_MS = 60 };
 
 static const struct rig_transport tcp = {.name = "tcp", .transports = "tcp"};
 
 /* Somebody else ------------------------------------------------------------------------------ */
 
-/* A socket that listens and never says anything, or one that is not listening: refused. */
+/* A socket that listens and never answers, or one that does not listen, so that connections are
+ * refused. */
 static int make_socket(bool listening, char ret_address[MUSTER_ADDRESS_SIZE])
 {
     struct muster_socket_address address;
@@ -82,7 +83,7 @@ static void end_service(struct service *service)
 
 /* Two members -------------------------------------------------------------------------------- */
 
-/* What every member publishes ahead of its own address, or behind it. */
+/* Adds an address to what every member publishes, before its own address or after it. */
 static void publish_too(struct rig *rig, const char *address, bool ahead)
 {
     for (uint32_t i = 0; i < rig->count; i++) {
@@ -95,7 +96,7 @@ static void publish_too(struct rig *rig, const char *address, bool ahead)
     }
 }
 
-static void link_comes_up_beside(const char *address)
+static void expect_link_beside(const char *address)
 {
     for (int ahead = 0; ahead < 2; ahead++) {
         struct rig rig;
@@ -109,25 +110,25 @@ static void link_comes_up_beside(const char *address)
     }
 }
 
-static void where_nobody_listens_the_next_is_called(void **state)
+static void an_address_where_nobody_listens_is_followed_by_the_next(void **state)
 {
     (void)state;
     char address[MUSTER_ADDRESS_SIZE];
     int fd = make_socket(false, address);
-    link_comes_up_beside(address);
+    expect_link_beside(address);
     close(fd);
 }
 
-static void who_says_nothing_does_not_hold_it_up(void **state)
+static void a_silent_host_does_not_delay_the_link(void **state)
 {
     (void)state;
     char address[MUSTER_ADDRESS_SIZE];
     int fd = make_socket(true, address);
-    link_comes_up_beside(address);
+    expect_link_beside(address);
     close(fd);
 }
 
-static void another_service_is_turned_away_from(void **state)
+static void an_address_of_another_service_is_skipped(void **state)
 {
     (void)state;
     static const char *const answers[] = {"HTTP/1.1 400 Bad Request\r\n\r\n", ""};
@@ -135,15 +136,15 @@ static void another_service_is_turned_away_from(void **state)
         char address[MUSTER_ADDRESS_SIZE];
         struct service service;
         begin_service(&service, answers[i], address);
-        link_comes_up_beside(address);
+        expect_link_beside(address);
         end_service(&service);
     }
 }
 
-static void an_address_that_cannot_be_read_is_passed_over(void **state)
+static void an_address_that_cannot_be_parsed_is_skipped(void **state)
 {
     (void)state;
-    link_comes_up_beside("tcp://nonsense");
+    expect_link_beside("tcp://nonsense");
 }
 
 static char *look_until_over(struct rig *rig, uint32_t rank, void *user)
@@ -170,7 +171,7 @@ static void *run_others(void *argument)
     return NULL;
 }
 
-/* Members of another job, or of this one, that look. */
+/* Drives members of another job, or of this one. */
 static void link_comes_up_beside_members(const char *token)
 {
     struct others *others = test_calloc(1, sizeof *others);
@@ -179,7 +180,7 @@ static void link_comes_up_beside_members(const char *token)
         muster_fabric_set_token(others->rig.fabrics[i], token);
     }
     assert_int_equal(pthread_create(&others->thread, NULL, run_others, others), 0);
-    link_comes_up_beside(others->rig.peers[0].addresses[0]);
+    expect_link_beside(others->rig.peers[0].addresses[0]);
     atomic_store(&others->over, true);
     (void)pthread_join(others->thread, NULL);
     assert_true(muster_fabric_figures(others->rig.fabrics[0]).connections_rejected > 0);
@@ -187,13 +188,13 @@ static void link_comes_up_beside_members(const char *token)
     test_free(others);
 }
 
-static void another_member_is_turned_away_from(void **state)
+static void an_address_of_another_member_is_skipped(void **state)
 {
     (void)state;
     link_comes_up_beside_members(NULL);
 }
 
-static void another_job_is_turned_away_from(void **state)
+static void an_address_of_another_job_is_skipped(void **state)
 {
     (void)state;
     link_comes_up_beside_members("a token of another job");
@@ -219,7 +220,7 @@ static char *expect_lost(struct rig *rig, uint32_t rank, void *user)
     return NULL;
 }
 
-static void a_peer_that_is_nowhere_is_lost_with_all_reasons(void **state)
+static void an_unreachable_peer_is_lost_with_all_reasons(void **state)
 {
     (void)state;
     char addresses[2][MUSTER_ADDRESS_SIZE];
@@ -253,7 +254,7 @@ static char *expect_exhausted(struct rig *rig, uint32_t rank, void *user)
     return NULL;
 }
 
-static void who_has_no_descriptor_left_blames_itself(void **state)
+static void a_process_without_descriptors_blames_itself(void **state)
 {
     (void)state;
     struct rig rig;
@@ -261,9 +262,9 @@ static void who_has_no_descriptor_left_blames_itself(void **state)
     char reason[MUSTER_REASON_SIZE];
     rig_init(&rig, &tcp, 2);
     rig_begin(&rig);
-    descriptors_take_away(&before);
+    descriptors_exhaust(&before);
     rig_run(&rig, expect_exhausted, NULL);
-    descriptors_give_back(&before);
+    descriptors_restore(&before);
     rig_begin(&rig);
     assert_false(muster_fabric_out_of_descriptors(rig.fabrics[0], rig.generation, reason));
     rig_run(&rig, rig_exchange, NULL);
@@ -283,7 +284,7 @@ static void listen_on_loopback(uint32_t rank, struct fabric_wish *wish)
 static const struct rig_transport everywhere = {
     .name = "tcp", .transports = "tcp", .options.listen = "*", .prepare = listen_on_loopback};
 
-/* The same address many times: all calls come to the same member, which takes one. */
+/* The same address many times: all attempts reach the same member, which accepts one. */
 static void multiply_addresses(struct rig *rig)
 {
     for (uint32_t i = 0; i < rig->count; i++) {
@@ -296,12 +297,12 @@ static void multiply_addresses(struct rig *rig)
     }
 }
 
-/* Rank 1 looks when rank 0 has called some of its addresses, or has been told to wait. */
+/* Rank 1 starts to progress when rank 0 has dialled some of its addresses, or was told to wait. */
 static char *exchange_late(struct rig *rig, uint32_t rank, void *user)
 {
     const bool *begins = user;
     if (rank == 1) {
-        for (int i = 0; i < LATE_LOOKS; i++) {
+        for (int i = 0; i < LATE_ROUNDS; i++) {
             bool never = false;
             if (!*begins) {
                 (void)!muster_fabric_wait(rig->fabrics[1], rig->generation, &never,
@@ -316,7 +317,7 @@ static char *exchange_late(struct rig *rig, uint32_t rank, void *user)
     return rig_exchange(rig, rank, NULL);
 }
 
-static void many_calls_to_one_member_open_one_link(void **state)
+static void many_attempts_at_one_member_open_one_link(void **state)
 {
     (void)state;
     struct rig rig;
@@ -332,7 +333,7 @@ static void many_calls_to_one_member_open_one_link(void **state)
     rig_finish(&rig);
 }
 
-static void who_is_told_to_wait_is_linked_later(void **state)
+static void an_attempt_that_is_told_to_wait_opens_the_link_later(void **state)
 {
     (void)state;
     struct rig rig;
@@ -370,16 +371,16 @@ static void every_address_is_listened_at(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(where_nobody_listens_the_next_is_called),
-        cmocka_unit_test(who_says_nothing_does_not_hold_it_up),
-        cmocka_unit_test(another_service_is_turned_away_from),
-        cmocka_unit_test(an_address_that_cannot_be_read_is_passed_over),
-        cmocka_unit_test(another_member_is_turned_away_from),
-        cmocka_unit_test(another_job_is_turned_away_from),
-        cmocka_unit_test(a_peer_that_is_nowhere_is_lost_with_all_reasons),
-        cmocka_unit_test(who_has_no_descriptor_left_blames_itself),
-        cmocka_unit_test(many_calls_to_one_member_open_one_link),
-        cmocka_unit_test(who_is_told_to_wait_is_linked_later),
+        cmocka_unit_test(an_address_where_nobody_listens_is_followed_by_the_next),
+        cmocka_unit_test(a_silent_host_does_not_delay_the_link),
+        cmocka_unit_test(an_address_of_another_service_is_skipped),
+        cmocka_unit_test(an_address_that_cannot_be_parsed_is_skipped),
+        cmocka_unit_test(an_address_of_another_member_is_skipped),
+        cmocka_unit_test(an_address_of_another_job_is_skipped),
+        cmocka_unit_test(an_unreachable_peer_is_lost_with_all_reasons),
+        cmocka_unit_test(a_process_without_descriptors_blames_itself),
+        cmocka_unit_test(many_attempts_at_one_member_open_one_link),
+        cmocka_unit_test(an_attempt_that_is_told_to_wait_opens_the_link_later),
         cmocka_unit_test(every_address_is_listened_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

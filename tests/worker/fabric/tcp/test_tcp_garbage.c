@@ -1,4 +1,4 @@
-/* Random and mutated bytes, by seed: in the decoders, and on a link in the place of a member. */
+/* Random and mutated bytes, by seed: in the decoders, and on a link, in the role of a member. */
 #include "tests/conformance/rig.h"
 #include "worker/fabric/address/address.h"
 #include "worker/fabric/wire/frame.h"
@@ -99,7 +99,7 @@ static void whatever_is_decoded_is_within_its_bounds(void **state)
     }
 }
 
-/* Dials rank 0 as if it were rank 1, and is welcome. */
+/* Dials rank 0 in the role of rank 1, and is accepted. */
 static int become_member(struct rig *rig)
 {
     struct muster_hello hello = {.generation = rig->generation};
@@ -116,7 +116,7 @@ static int become_member(struct rig *rig)
     return fd;
 }
 
-/* Some frames that are well formed, then bytes that are not. */
+/* Some well-formed frames, then garbage. */
 static size_t fill_burst(unsigned char *burst)
 {
     size_t size = 0;
@@ -131,7 +131,7 @@ static size_t fill_burst(unsigned char *burst)
     return size + MUSTER_FRAME_SIZE;
 }
 
-static void no_bytes_of_a_member_do_more_than_lose_its_link(void **state)
+static void garbage_from_a_member_only_loses_its_link(void **state)
 {
     (void)state;
     static unsigned char burst[2 * BURST_BYTES + MUSTER_FRAME_SIZE];
@@ -174,7 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_frame_is_decoded_as_it_was_encoded),
         cmocka_unit_test(whatever_is_decoded_is_within_its_bounds),
-        cmocka_unit_test(no_bytes_of_a_member_do_more_than_lose_its_link),
+        cmocka_unit_test(garbage_from_a_member_only_loses_its_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

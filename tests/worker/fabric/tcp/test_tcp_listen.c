@@ -39,7 +39,7 @@ static unsigned long port_of(const struct muster_fabric *fabric)
     return strtoul(strrchr(muster_fabric_address(fabric, 0), ':') + 1, NULL, 10);
 }
 
-/* A port that is taken, with room for a range behind it. */
+/* A port in use, with room for a range after it. */
 static uint16_t take_port(int *ret_fd)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -78,7 +78,7 @@ static void the_first_free_port_of_a_range_is_taken(void **state)
     close(fd);
 }
 
-static void a_bad_place_is_named(void **state)
+static void a_wrong_listen_address_is_named(void **state)
 {
     (void)state;
     expect_refusal("127.0.0.1:", "a port is 1 to 65535");
@@ -125,7 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_free_port_of_a_range_is_taken),
-        cmocka_unit_test(a_bad_place_is_named),
+        cmocka_unit_test(a_wrong_listen_address_is_named),
         cmocka_unit_test(addresses_of_both_families_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Hosts with several networks, some of which do not work: links come up over one that does. */
+/* Hosts with several networks, some of which do not work: links open over one that does. */
 #include "tests/conformance/rig.h"
 #include "tests/support/network.h"
 #include "worker/fabric/tcp/tcp.h"
@@ -18,7 +18,7 @@ enum { HOSTS = 3 };
 static int home;
 static int hosts[HOSTS];
 
-/* What the members of this test listen at: alike on all hosts, unless said otherwise. */
+/* Where the members of this test listen: the same on all hosts, unless a test differs. */
 static struct fabric_wish wanted[HOSTS];
 
 static void be_at_host(uint32_t rank, struct fabric_wish *wish)
@@ -35,7 +35,7 @@ static void be_at_host(uint32_t rank, struct fabric_wish *wish)
 
 static const struct rig_transport tcp = {.name = "tcp", .transports = "tcp", .prepare = be_at_host};
 
-/* Runs ip at a host. */
+/* Runs ip(8) on a host. */
 #define AT(host, ...)                      \
     do {                                   \
         test_host_enter(hosts[host]);      \
@@ -44,7 +44,7 @@ static const struct rig_transport tcp = {.name = "tcp", .transports = "tcp", .pr
         assert_true(done_);                \
     } while (0)
 
-/* A wire between two hosts; its ends have the same name. */
+/* A virtual cable between two hosts; its ends have the same name. */
 static void wire(uint32_t from, uint32_t to, const char *name)
 {
     AT(from, "link add %s type veth peer name %s netns /proc/self/fd/%d", name, name, hosts[to]);
@@ -79,7 +79,7 @@ static int drop_hosts(void **state)
     return 0;
 }
 
-/* Two hosts with two wires: 10.1.0.0/24 and 10.2.0.0/24. */
+/* Two hosts with two cables: 10.1.0.0/24 and 10.2.0.0/24. */
 static void lay_two_wires(void)
 {
     wire(0, 1, "eth0");
@@ -142,7 +142,7 @@ static void a_network_that_drops_everything_is_gone_round(void **state)
 {
     (void)state;
     lay_two_wires();
-    /* To nobody's card: calls hang. */
+    /* To a hardware address that nobody has: connections hang. */
     AT(0, "neighbour add 10.1.0.2 lladdr 02:00:00:00:00:77 dev eth0 nud permanent");
     AT(1, "neighbour add 10.1.0.1 lladdr 02:00:00:00:00:77 dev eth0 nud permanent");
     link_comes_up("10.2.0.");
@@ -154,7 +154,7 @@ static void a_network_that_is_cut_is_gone_round(void **state)
     struct rig rig;
     lay_two_wires();
     rig_init(&rig, &tcp, 2);
-    AT(1, "link set eth0 down"); /* its address is published already */
+    AT(1, "link set eth0 down"); /* its address is already published */
     rig_run(&rig, exchange_with_all, NULL);
     assert_carried(&rig, 1, "10.2.0.");
     rig_finish(&rig);
@@ -167,7 +167,7 @@ static void the_same_bridge_on_both_hosts_is_passed_over(void **state)
         AT(i, "link add docker0 type bridge");
         AT(i, "link set docker0 up");
         give(i, "172.17.0.1/16", "docker0");
-        wanted[i].options.listen = "*:7000"; /* so that each would find itself there */
+        wanted[i].options.listen = "*:7000"; /* so that each would reach itself */
         wanted[i].fabric.first_address = "172.17.0.1";
     }
     wire(0, 1, "eth0");
@@ -176,7 +176,7 @@ static void the_same_bridge_on_both_hosts_is_passed_over(void **state)
     link_comes_up("10.1.0.");
 }
 
-/* They say that they are on one host, so that their own addresses are called first. */
+/* They claim to be on one host, so that their own addresses are dialled first. */
 static void who_finds_itself_goes_on(void **state)
 {
     (void)state;
@@ -256,7 +256,7 @@ static void ports_are_taken_from_the_range_at_every_address(void **state)
     rig_finish(&rig);
 }
 
-/* The peer's address lies in a network that nobody knows the way to; its own calls come through. */
+/* The peer's address has no route; the peer itself can dial. */
 static void who_cannot_reach_the_peer_is_reached_by_it(void **state)
 {
     (void)state;
@@ -269,7 +269,7 @@ static void who_cannot_reach_the_peer_is_reached_by_it(void **state)
     wanted[1].options.interface = "eth1";
     struct rig rig;
     int smaller[2] = {0, 0};
-    while (smaller[0] == 0 || smaller[1] == 0) { /* whichever call counts where two cross */
+    while (smaller[0] == 0 || smaller[1] == 0) { /* whichever attempt counts when two cross */
         rig_init(&rig, &tcp, 2);
         smaller[strcmp(rig.peers[0].member, rig.peers[1].member) < 0 ? 0 : 1]++;
         rig_run(&rig, exchange_with_all, NULL);
@@ -278,7 +278,7 @@ static void who_cannot_reach_the_peer_is_reached_by_it(void **state)
     }
 }
 
-/* A wire whose ends lose a link after so long without a sign of the other's kernel. */
+/* A cable whose ends lose a link after this time without a sign of the other's kernel. */
 static void lay_a_wire(uint32_t silence_ms)
 {
     wire(0, 1, "eth0");
@@ -291,10 +291,10 @@ static void lay_a_wire(uint32_t silence_ms)
 enum {
     MANY = 100,
     MANY_BYTES = 16000
-}; /* together more than the kernel holds for who does not read */
+}; /* together more than the kernel buffers for a receiver that does not read */
 
-/* Rank 1 computes for four times as long as its kernel may be silent, and is sent much meanwhile.
- */
+/* Rank 1 computes for four times as long as its kernel may be silent, while rank 0 sends much to
+ * it. */
 static char *send_to_who_computes(struct rig *rig, uint32_t rank, void *user)
 {
     const struct timespec computes = {.tv_sec = 4};

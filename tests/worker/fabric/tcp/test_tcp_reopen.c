@@ -1,7 +1,5 @@
-/*
- * What a bundle calls for when connections are missing, and who may answer or call: the peer is
- * played here, with the fabric of rank 0 at the other end.
- */
+/* How a bundle dials missing connections, and which answers and attempts it accepts. The test plays
+ * the peer of rank 0. */
 #include "tests/conformance/rig.h"
 #include "worker/fabric/address/address.h"
 #include "worker/fabric/wire/hello.h"
@@ -25,9 +23,9 @@ struct peer {
     struct rig_transport transport;
     struct rig rig;
     int listener;
-    int fds[CONNECTIONS_MAX]; /* that rank 0 has called for, in this order; -1: closed */
+    int fds[CONNECTIONS_MAX]; /* that rank 0 has dialled, in this order; -1: closed */
     struct muster_hello hellos[CONNECTIONS_MAX];
-    struct rig_tally tally; /* of what rank 0 wants to send */
+    struct rig_tally tally; /* of what rank 0 sends */
     struct muster_transfer send;
     unsigned char byte;
 };
@@ -44,7 +42,7 @@ static int listen_here(char ret_address[MUSTER_ADDRESS_SIZE])
     return fd;
 }
 
-/* Rank 0 moves on until so many bytes have come; 0: the end of the stream has. */
+/* Drives rank 0 until so many bytes have arrived; 0: the stream has ended. */
 static size_t receive(struct peer *peer, int fd, unsigned char *bytes, size_t size)
 {
     size_t have = 0;
@@ -61,8 +59,8 @@ static size_t receive(struct peer *peer, int fd, unsigned char *bytes, size_t si
     return have;
 }
 
-/* The next call of rank 0's, and its hello. */
-static int await_call(struct peer *peer, struct muster_hello *ret_hello)
+/* The next connection that rank 0 dials, and its hello. */
+static int await_dial(struct peer *peer, struct muster_hello *ret_hello)
 {
     unsigned char bytes[MUSTER_HELLO_SIZE];
     int fd = -1;
@@ -77,15 +75,15 @@ static int await_call(struct peer *peer, struct muster_hello *ret_hello)
     return fd;
 }
 
-static void say(int fd, enum muster_verdict verdict)
+static void answer_with(int fd, enum muster_verdict verdict)
 {
     unsigned char bytes[MUSTER_ANSWER_SIZE];
     muster_answer_encode(verdict, bytes);
     assert_int_equal(send(fd, bytes, sizeof bytes, MSG_NOSIGNAL), sizeof bytes);
 }
 
-/* Rank 0 has called, the first connection is open, the others wait for an answer. */
-static void meet(struct peer *peer)
+/* Rank 0 has dialled, the first connection is open, the others wait for an answer. */
+static void open_link(struct peer *peer)
 {
     struct rig *rig = &peer->rig;
     peer->transport = (struct rig_transport){
@@ -99,10 +97,10 @@ static void meet(struct peer *peer)
     peer->send = rig_send(rig, 1, 1, &peer->byte, 1);
     rig_post(rig, 0, &peer->tally, &peer->send);
     for (uint32_t i = 0; i < peer->connections; i++) {
-        peer->fds[i] = await_call(peer, &peer->hellos[i]);
+        peer->fds[i] = await_dial(peer, &peer->hellos[i]);
         assert_int_equal(peer->hellos[i].index, i);
         if (i == 0) {
-            say(peer->fds[0], MUSTER_WELCOME);
+            answer_with(peer->fds[0], MUSTER_WELCOME);
         }
     }
 }
@@ -113,7 +111,7 @@ static void hang_up(struct peer *peer, uint32_t index)
     peer->fds[index] = -1;
 }
 
-static void part(struct peer *peer)
+static void finish_peer(struct peer *peer)
 {
     for (uint32_t i = 0; i < peer->connections; i++) {
         if (peer->fds[i] >= 0) {
@@ -125,7 +123,7 @@ static void part(struct peer *peer)
     rig_finish(&peer->rig);
 }
 
-static enum muster_verdict call_back(struct peer *peer, int *ret_fd)
+static enum muster_verdict dial_rank_0(struct peer *peer, int *ret_fd)
 {
     struct muster_hello hello = peer->hellos[0];
     struct muster_socket_address address;
@@ -144,20 +142,22 @@ static enum muster_verdict call_back(struct peer *peer, int *ret_fd)
     return verdict;
 }
 
-/* There is room for so many; what rank 0 has called for itself comes on top of those. */
+/* There is room for CONNECTIONS_MAX. Attempts of rank 0 itself take no room while they are pending.
+ */
 static void a_bundle_has_no_more_connections_than_fit(void **state)
 {
     (void)state;
     struct peer peer = {.connections = CONNECTIONS_MAX};
     int fds[CONNECTIONS_MAX];
-    meet(&peer);
+    open_link(&peer);
     for (uint32_t i = 0; i < CONNECTIONS_MAX; i++) {
         bool fits = i + 1 < CONNECTIONS_MAX;
-        assert_int_equal(call_back(&peer, &fds[i]), fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED);
+        assert_int_equal(dial_rank_0(&peer, &fds[i]),
+                         fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED);
     }
     for (uint32_t i = 1; i < CONNECTIONS_MAX; i++) {
         unsigned char byte;
-        say(peer.fds[i], MUSTER_WELCOME);
+        answer_with(peer.fds[i], MUSTER_WELCOME);
         assert_int_equal(receive(&peer, peer.fds[i], &byte, 1), 0);
     }
     const struct muster_fabric_figures figures = muster_fabric_figures(peer.rig.fabrics[0]);
@@ -166,24 +166,24 @@ static void a_bundle_has_no_more_connections_than_fit(void **state)
     for (uint32_t i = 0; i < CONNECTIONS_MAX; i++) {
         assert_int_equal(close(fds[i]), 0);
     }
-    part(&peer);
+    finish_peer(&peer);
 }
 
-/* Another member listens there by now. */
+/* Another member listens there now. */
 static void a_successor_at_the_peers_address_gets_no_connection(void **state)
 {
     (void)state;
     struct peer peer = {.connections = 3};
-    meet(&peer);
+    open_link(&peer);
     for (int times = 0; times < 2; times++) {
         for (uint32_t i = 1; i < peer.connections; i++) {
-            say(peer.fds[i], MUSTER_REFUSED_UNKNOWN);
+            answer_with(peer.fds[i], MUSTER_REFUSED_UNKNOWN);
             unsigned char byte;
             assert_int_equal(receive(&peer, peer.fds[i], &byte, 1), 0);
             hang_up(&peer, i);
         }
-        for (uint32_t i = 1; i < peer.connections; i++) { /* it tries again, a little later */
-            peer.fds[i] = await_call(&peer, &peer.hellos[i]);
+        for (uint32_t i = 1; i < peer.connections; i++) { /* rank 0 dials again, a little later */
+            peer.fds[i] = await_dial(&peer, &peer.hellos[i]);
             assert_memory_equal(peer.hellos[i].to, peer.rig.peers[1].member,
                                 sizeof peer.hellos[i].to);
         }
@@ -192,16 +192,16 @@ static void a_successor_at_the_peers_address_gets_no_connection(void **state)
     assert_int_equal(figures.connections_opened, 0);
     assert_int_equal(figures.links_lost, 0);
     assert_int_equal(peer.tally.status, MUSTER_OK);
-    part(&peer);
+    finish_peer(&peer);
 }
 
-/* Nothing is left of the calls that were under way. */
-static void calls_end_with_the_link_that_they_were_for(void **state)
+/* Pending attempts are closed with the link. */
+static void pending_attempts_end_with_their_link(void **state)
 {
     (void)state;
     struct peer peer = {.connections = 3};
-    meet(&peer);
-    say(peer.fds[1], MUSTER_WELCOME); /* too late, or just in time to be the last one */
+    open_link(&peer);
+    answer_with(peer.fds[1], MUSTER_WELCOME); /* too late, or just in time to be the last one */
     hang_up(&peer, 0);
     hang_up(&peer, 1);
     for (uint32_t i = 2; i < peer.connections; i++) {
@@ -210,9 +210,9 @@ static void calls_end_with_the_link_that_they_were_for(void **state)
     }
     const struct muster_fabric_figures figures = muster_fabric_figures(peer.rig.fabrics[0]);
     assert_int_equal(figures.links_lost, 1);
-    rig_look(&peer.rig, 0, 300); /* longer than until it would call again */
+    rig_look(&peer.rig, 0, 300); /* longer than until it would dial again */
     assert_int_equal(accept4(peer.listener, NULL, NULL, SOCK_CLOEXEC), -1);
-    part(&peer);
+    finish_peer(&peer);
 }
 
 int main(void)
@@ -220,7 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bundle_has_no_more_connections_than_fit),
         cmocka_unit_test(a_successor_at_the_peers_address_gets_no_connection),
-        cmocka_unit_test(calls_end_with_the_link_that_they_were_for),
+        cmocka_unit_test(pending_attempts_end_with_their_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

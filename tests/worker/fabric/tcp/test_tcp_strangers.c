@@ -1,4 +1,5 @@
-/* Who else connects to a worker's port: nobody hangs, nothing is lost, and they are counted. */
+/* Connections to a worker's port from anything but members: nothing hangs, nothing is lost, and
+ * they are counted. */
 #include "tests/conformance/rig_child.h"
 #include "tests/conformance/strangers.h"
 #include "tests/support/descriptors.h"
@@ -17,7 +18,7 @@
 
 static const struct rig_transport tcp = {.name = "tcp", .transports = "tcp"};
 
-/* Rank 0 looks until it says, or no longer says, that it lacks descriptors. */
+/* Drives rank 0 until it reports, or no longer reports, that it lacks descriptors. */
 static void await_exhausted(struct rig *rig, bool wanted)
 {
     char reason[MUSTER_REASON_SIZE];
@@ -31,7 +32,7 @@ static void await_exhausted(struct rig *rig, bool wanted)
     assert_true(!wanted || strstr(reason, "no descriptor left for a peer's call") != NULL);
 }
 
-static void a_call_for_which_there_is_no_descriptor_is_taken_later(void **state)
+static void a_connection_for_which_there_is_no_descriptor_is_accepted_later(void **state)
 {
     (void)state;
     struct rig rig;
@@ -39,9 +40,9 @@ static void a_call_for_which_there_is_no_descriptor_is_taken_later(void **state)
     rig_init(&rig, &tcp, 2);
     int fd = stranger_connect(&rig, 0); /* to the kernel, so far */
     assert_true(fd >= 0);
-    descriptors_take_away(&before);
+    descriptors_exhaust(&before);
     await_exhausted(&rig, true);
-    descriptors_give_back(&before);
+    descriptors_restore(&before);
     await_exhausted(&rig, false);
     close(fd);
     stranger_await_refused(&rig, 1);
@@ -51,7 +52,7 @@ static void a_call_for_which_there_is_no_descriptor_is_taken_later(void **state)
 
 enum { STRANGERS_EACH = 4, STRANGERS_MS = 150 };
 
-static void strangers_make_room_for_members(void **state)
+static void unidentified_connections_make_room_for_members(void **state)
 {
     (void)state;
     struct rig rig;
@@ -67,9 +68,9 @@ static void strangers_make_room_for_members(void **state)
         rig_look(&rig, 0, 5);
         rig_look(&rig, 1, 5);
     } while (muster_clock_ns() < until_ns);
-    descriptors_take_away(&before);
+    descriptors_exhaust(&before);
     rig_run(&rig, rig_exchange, NULL);
-    descriptors_give_back(&before);
+    descriptors_restore(&before);
     assert_true(muster_fabric_figures(rig.fabrics[0]).connections_rejected +
                     muster_fabric_figures(rig.fabrics[1]).connections_rejected >=
                 2);
@@ -79,7 +80,7 @@ static void strangers_make_room_for_members(void **state)
     rig_finish(&rig);
 }
 
-static void an_address_that_is_not_ours_is_invalid(void **state)
+static void an_address_of_another_host_is_invalid(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"0.0.0.0", "::", "host", "", "127.0.0.1:http", "192.0.2.1"};
@@ -95,7 +96,7 @@ static void an_address_that_is_not_ours_is_invalid(void **state)
 
 /* A process of its own ----------------------------------------------------------------------- */
 
-/* It waits for a message that never comes. */
+/* It waits for a message that never arrives. */
 static void wait_in_vain(struct rig *rig)
 {
     char byte = 0;
@@ -134,9 +135,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_frozen_process_is_bounded_by_the_deadline_and_a_killed_one_is_lost),
-        cmocka_unit_test(a_call_for_which_there_is_no_descriptor_is_taken_later),
-        cmocka_unit_test(strangers_make_room_for_members),
-        cmocka_unit_test(an_address_that_is_not_ours_is_invalid),
+        cmocka_unit_test(a_connection_for_which_there_is_no_descriptor_is_accepted_later),
+        cmocka_unit_test(unidentified_connections_make_room_for_members),
+        cmocka_unit_test(an_address_of_another_host_is_invalid),
     };
     static const struct stranger_port port = {.transport = &tcp, .answer_size = MUSTER_ANSWER_SIZE};
     return strangers_run(&port) + cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Who must not get in where links are TLS, and members that do not agree about it: each is told
- * why, is counted, and does no harm. */
+/* Connections that must be refused where links use TLS, and members that disagree about TLS: each
+ * gets a reason, is counted, and does no harm. */
 #include "tests/conformance/rig.h"
 #include "tests/support/certificates.h"
 #include "worker/fabric/address/address.h"
@@ -61,7 +61,7 @@ static uint64_t refused_by(struct rig *rig, uint32_t rank)
     return muster_fabric_figures(rig->fabrics[rank]).connections_rejected;
 }
 
-/* Rank 0 calls and waits. Rank 1 computes for longer than a stranger would have for its hello. */
+/* Rank 0 dials and waits. Rank 1 computes for longer than a hello may take. */
 static char *exchange_with_one_away(struct rig *rig, uint32_t rank, void *user)
 {
     if (rank == 1) {
@@ -70,7 +70,7 @@ static char *exchange_with_one_away(struct rig *rig, uint32_t rank, void *user)
     return rig_exchange(rig, rank, user);
 }
 
-static void who_looks_late_is_waited_for(void **state)
+static void a_member_that_computes_is_waited_for(void **state)
 {
     (void)state;
     struct rig rig;
@@ -83,7 +83,7 @@ static void who_looks_late_is_waited_for(void **state)
 
 /* Members that do not agree ------------------------------------------------------------------- */
 
-/* Rank 1 is made like that. It sends to rank 0, which has nothing to say. */
+/* Rank 1 has these options. It sends to rank 0, which sends nothing. */
 static void expect_refusal(const struct rig_transport *zero, const struct rig_transport *one,
                            const char *words)
 {
@@ -106,7 +106,7 @@ static void expect_refusal(const struct rig_transport *zero, const struct rig_tr
     rig_finish(&rig);
 }
 
-static void members_with_and_without_tls_tell_each_other(void **state)
+static void members_with_and_without_tls_refuse_each_other_with_a_reason(void **state)
 {
     (void)state;
     expect_refusal(&with_tls, &without_tls, "refused: it uses TLS, and this member does not");
@@ -133,18 +133,18 @@ static const char *write_both(void)
     return path;
 }
 
-static void who_has_another_authority_is_refused(void **state)
+static void a_certificate_of_another_authority_is_refused(void **state)
 {
     (void)state;
     struct rig_transport foreign = with_tls;
     certificates_choose(&certificates, "foreign", "other", &foreign.options);
     expect_refusal(&with_tls, &foreign, "its certificate is refused: ");
-    /* It trusts us, but we do not trust it. */
+    /* It trusts rank 0, but rank 0 does not trust it. */
     foreign.options.tls_authority = write_both();
     expect_refusal(&with_tls, &foreign, "it refuses this member by the TLS alert \"unknown CA\"");
 }
 
-static void who_lacks_the_name_is_refused(void **state)
+static void a_certificate_without_the_name_is_refused(void **state)
 {
     (void)state;
     struct rig_transport named = with_tls;
@@ -156,7 +156,8 @@ static void who_lacks_the_name_is_refused(void **state)
 
 /* Guests: what else speaks TLS ---------------------------------------------------------------- */
 
-/* A thread that has a connection of its own to rank 0, or listens in its place, and blocks. */
+/* A thread with a connection of its own to rank 0, or that listens in place of rank 1; it blocks.
+ */
 struct guest {
     int fd;                  /* connected */
     bool accepts;            /* or listening */
@@ -169,7 +170,7 @@ struct guest {
     SSL_CTX *context;
     pthread_t thread;
     atomic_bool over;
-    bool shaken; /* the handshake was good, as far as it can tell */
+    bool shaken; /* the handshake was successful, as far as this end can tell */
     char words[256];
 };
 
@@ -233,7 +234,7 @@ static int connect_to(const struct rig *rig)
     return fd;
 }
 
-/* Rank 0 looks on until the guest is done and `refused` were refused. */
+/* Drives rank 0 until the guest is done and `refused` connections were refused. */
 static void host_guest(struct rig *rig, struct guest *guest, uint64_t refused)
 {
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
@@ -249,7 +250,7 @@ static void host_guest(struct rig *rig, struct guest *guest, uint64_t refused)
     assert_int_equal(refused_by(rig, 0), refused);
 }
 
-/* In TLS 1.3 a client learns with its first read that its certificate was refused. */
+/* In TLS 1.3 a client learns from its first read that its certificate was refused. */
 static void read_alert(struct guest *guest, SSL *ssl)
 {
     char byte = 0;
@@ -257,7 +258,7 @@ static void read_alert(struct guest *guest, SSL *ssl)
     note_words(guest);
 }
 
-static void who_has_no_good_certificate_is_refused(void **state)
+static void a_dialler_with_a_wrong_certificate_is_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -282,7 +283,7 @@ static void who_has_no_good_certificate_is_refused(void **state)
     rig_finish(&rig);
 }
 
-/* Listens in place of rank 1 and has a certificate like that. */
+/* Listens in place of rank 1, with this certificate. */
 static void expect_loss(const char *certificate, const char *words)
 {
     struct muster_socket_address address = {.size = sizeof address.storage};
@@ -310,7 +311,7 @@ static void expect_loss(const char *certificate, const char *words)
     rig_finish(&rig);
 }
 
-static void who_is_dialled_and_has_no_good_certificate_loses_the_link(void **state)
+static void an_acceptor_with_a_wrong_certificate_loses_the_link(void **state)
 {
     (void)state;
     expect_loss("expired", "its certificate is refused: certificate has expired");
@@ -340,7 +341,7 @@ static void plain_garbage_is_refused_at_once(void **state)
     rig_finish(&rig);
 }
 
-static void half_handshakes_do_not_keep_members_out(void **state)
+static void unfinished_handshakes_do_not_keep_members_out(void **state)
 {
     (void)state;
     static int fds[HALVES];
@@ -362,7 +363,7 @@ static void half_handshakes_do_not_keep_members_out(void **state)
 
 /* Members that break off ---------------------------------------------------------------------- */
 
-/* Says hello as rank 1, and is welcome. */
+/* Sends the hello of rank 1, and is accepted. */
 static bool become_member(const struct guest *guest, SSL *ssl)
 {
     unsigned char bytes[MUSTER_HELLO_SIZE];
@@ -385,7 +386,7 @@ static void cut(struct guest *guest, SSL *ssl)
     if (SSL_SESSION_is_resumable(session) == 1 || SSL_SESSION_get_max_early_data(session) > 0) {
         guest->shaken = false;
     }
-    (void)shutdown(guest->fd, SHUT_WR); /* as the kernel does for a process that has died */
+    (void)shutdown(guest->fd, SHUT_WR); /* as the kernel does for a dead process */
 }
 
 static void end_by_rules(struct guest *guest, SSL *ssl)
@@ -401,7 +402,7 @@ static void send_plain(struct guest *guest, SSL *ssl)
                     send(guest->fd, bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes;
 }
 
-/* Frames that are well formed, some of them, and then bytes that are not. */
+/* Some well-formed frames, then garbage. */
 static void send_garbage(struct guest *guest, SSL *ssl)
 {
     unsigned char bytes[BURST_BYTES];
@@ -423,14 +424,14 @@ static void send_garbage(struct guest *guest, SSL *ssl)
         size_t piece = 1 + (size_t)rand_r(&guest->seed) % 1000;
         piece = piece < sizeof bytes - sent ? piece : sizeof bytes - sent;
         if (SSL_write(ssl, bytes + sent, (int)piece) <= 0) {
-            break; /* rank 0 has had enough */
+            break; /* rank 0 has closed the connection */
         }
         sent += piece;
     }
     (void)shutdown(guest->fd, SHUT_WR);
 }
 
-/* Rank 0 waits for a message of rank 1, for which the guest stands in. */
+/* Rank 0 waits for a message of rank 1, whose role the guest plays. */
 static void expect_death(void (*talk)(struct guest *guest, SSL *ssl), unsigned seed,
                          const char *words)
 {
@@ -467,7 +468,8 @@ static void expect_death(void (*talk)(struct guest *guest, SSL *ssl), unsigned s
 static void an_end_without_goodbye_is_a_death(void **state)
 {
     (void)state;
-    expect_death(cut, 0, "link to rank 1 (host host-1): it hung up without ending TLS");
+    expect_death(cut, 0,
+                 "link to rank 1 (host host-1): it closed the connection without ending TLS");
     expect_death(end_by_rules, 0, "it closed the connection without goodbye");
 }
 
@@ -491,7 +493,7 @@ static void garbage_after_the_handshake_loses_the_link(void **state)
 
 enum { LARGE_BYTES = 64 * 1024 * 1024 };
 
-/* Rank 1 in another process: is in the middle of a large message for as long as it lives. */
+/* Rank 1 in another process, which sends a large message as long as it lives. */
 static void live_as_child(struct rig *rig, unsigned char *large)
 {
     struct rig_tally tally = {.left = 1};
@@ -514,7 +516,7 @@ static void kill_sender(struct muster_transfer *transfer, uint64_t offset_bytes,
     }
 }
 
-static void who_is_killed_in_the_middle_of_a_message_is_lost(void **state)
+static void a_member_killed_in_the_middle_of_a_message_is_lost(void **state)
 {
     (void)state;
     struct rig rig;
@@ -540,19 +542,19 @@ static void who_is_killed_in_the_middle_of_a_message_is_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_is_killed_in_the_middle_of_a_message_is_lost),
-        cmocka_unit_test(who_looks_late_is_waited_for),
-        cmocka_unit_test(members_with_and_without_tls_tell_each_other),
-        cmocka_unit_test(who_has_another_authority_is_refused),
-        cmocka_unit_test(who_lacks_the_name_is_refused),
-        cmocka_unit_test(who_has_no_good_certificate_is_refused),
-        cmocka_unit_test(who_is_dialled_and_has_no_good_certificate_loses_the_link),
+        cmocka_unit_test(a_member_killed_in_the_middle_of_a_message_is_lost),
+        cmocka_unit_test(a_member_that_computes_is_waited_for),
+        cmocka_unit_test(members_with_and_without_tls_refuse_each_other_with_a_reason),
+        cmocka_unit_test(a_certificate_of_another_authority_is_refused),
+        cmocka_unit_test(a_certificate_without_the_name_is_refused),
+        cmocka_unit_test(a_dialler_with_a_wrong_certificate_is_refused),
+        cmocka_unit_test(an_acceptor_with_a_wrong_certificate_loses_the_link),
         cmocka_unit_test(plain_garbage_is_refused_at_once),
-        cmocka_unit_test(half_handshakes_do_not_keep_members_out),
+        cmocka_unit_test(unfinished_handshakes_do_not_keep_members_out),
         cmocka_unit_test(an_end_without_goodbye_is_a_death),
         cmocka_unit_test(plain_bytes_in_the_middle_of_tls_lose_the_link),
         cmocka_unit_test(garbage_after_the_handshake_loses_the_link),
     };
-    (void)signal(SIGPIPE, SIG_IGN); /* OpenSSL's own sockets raise it; Muster's do not */
+    (void)signal(SIGPIPE, SIG_IGN); /* OpenSSL's sockets raise SIGPIPE; Muster's do not */
     return cmocka_run_group_tests(tests, make_certificates, remove_certificates);
 }

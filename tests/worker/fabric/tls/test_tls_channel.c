@@ -1,4 +1,4 @@
-/* TLS on one connection, and the files that it is made of: every wrong one is named. */
+/* TLS on one connection, and its files: the error names each wrong one. */
 #include "tests/conformance/rig.h"
 #include "tests/support/certificates.h"
 #include "worker/fabric/tls/tls_parts.h"
@@ -76,7 +76,7 @@ static const char *write_file(const char *name, const char *text, size_t size)
     return path;
 }
 
-static void a_file_that_is_missing_or_no_pem_is_named(void **state)
+static void a_file_that_is_missing_or_not_pem_is_named(void **state)
 {
     (void)state;
     static char large[1024 * 1024 + 1];
@@ -109,7 +109,7 @@ static void a_file_that_is_missing_or_no_pem_is_named(void **state)
     expect_wrong(files, files.key, "no private key in PEM form");
 }
 
-static void who_has_one_file_needs_the_others(void **state)
+static void one_file_needs_the_others(void **state)
 {
     (void)state;
     expect_wrong((struct muster_tls_files){.name = "job.x"},
@@ -125,7 +125,7 @@ static void a_file_that_may_not_be_read_is_named(void **state)
 {
     (void)state;
     enum { NOBODY = 65534 };
-    bool root = geteuid() == 0; /* who may read everything */
+    bool root = geteuid() == 0; /* root may read everything */
     struct muster_tls_files files = good_files();
     assert_int_equal(chmod(certificates.folder, 0), 0);
     assert_int_equal(root ? seteuid(NOBODY) : 0, 0);
@@ -172,7 +172,7 @@ static void a_certificate_that_peers_would_refuse_is_refused_at_once(void **stat
     expect_wrong(files, "TLS name (MUSTER_TLS_NAME) \"*\"", "must be a DNS name");
 }
 
-static void what_is_good_is_taken(void **state)
+static void correct_files_are_accepted(void **state)
 {
     (void)state;
     struct muster_tls *tls = NULL;
@@ -188,7 +188,7 @@ static void what_is_good_is_taken(void **state)
     }
 }
 
-static void new_files_are_taken_and_bad_ones_are_not(void **state)
+static void changed_files_are_loaded_unless_they_are_wrong(void **state)
 {
     (void)state;
     struct certificate_wish wish = {.name = "renewed", .issuer = "authority"};
@@ -197,18 +197,18 @@ static void new_files_are_taken_and_bad_ones_are_not(void **state)
     struct muster_tls *tls = NULL;
     assert_int_equal(muster_tls_create(&files, &tls), MUSTER_OK);
     const struct muster_tls *first = tls;
-    muster_tls_renew(&tls);
+    muster_tls_reload(&tls);
     assert_ptr_equal(tls, first);
     assert_int_equal(rename(files.key, certificates_path(&certificates, "moved", "key")), 0);
-    muster_tls_renew(&tls);
+    muster_tls_reload(&tls);
     assert_ptr_equal(tls, first);
     certificates_make(&certificates, wish);
     muster_tls_hold(tls);
-    muster_tls_renew(&tls);
+    muster_tls_reload(&tls);
     assert_ptr_not_equal(tls, first);
     muster_tls_release(tls);
     tls = NULL;
-    muster_tls_renew(&tls);
+    muster_tls_reload(&tls);
     assert_null(tls);
     muster_tls_release((struct muster_tls *)first);
 }
@@ -248,8 +248,7 @@ static void close_pair(struct pair *pair)
     muster_tls_release(pair->tls);
 }
 
-/* Sends all of it in pieces of random sizes and takes it likewise, while the socket is full most of
- * the time. */
+/* Sends and receives in parts of random sizes, while the socket is full most of the time. */
 static void carry(struct pair *pair, int from, size_t size, unsigned *seed)
 {
     unsigned char *out = malloc(size);
@@ -286,7 +285,7 @@ static void carry(struct pair *pair, int from, size_t size, unsigned *seed)
     free(out);
 }
 
-static void bytes_come_as_they_went(void **state)
+static void bytes_arrive_as_they_were_sent(void **state)
 {
     (void)state;
     unsigned seed = (unsigned)muster_clock_ns();
@@ -299,14 +298,14 @@ static void bytes_come_as_they_went(void **state)
     close_pair(&pair);
 }
 
-static void keys_are_changed_on_the_way(void **state)
+static void keys_are_updated_while_bytes_flow(void **state)
 {
     (void)state;
     unsigned seed = (unsigned)muster_clock_ns();
     print_message("seed %u\n", seed);
     struct pair pair;
     open_pair(&pair);
-    pair.tls->records_a_key = 3;
+    pair.tls->records_per_key = 3;
     carry(&pair, 0, 1000000, &seed);
     carry(&pair, 1, 1000000, &seed);
     close_pair(&pair);
@@ -325,14 +324,14 @@ static void send_byte(struct pair *pair, int from)
     assert_int_equal(muster_tls_send(pair->channels[from], &part, 1), 1);
 }
 
-static void an_end_by_the_rules_is_told_from_one_that_is_none(void **state)
+static void a_close_notify_is_told_from_a_closed_socket(void **state)
 {
     (void)state;
     char byte = 0;
     struct pair pair;
     open_pair(&pair);
     send_byte(&pair, 0);
-    muster_tls_end(pair.channels[0]);
+    muster_tls_shutdown(pair.channels[0]);
     assert_int_equal(receive_byte(&pair, 1, &byte), 1);
     assert_int_equal(byte, 'x');
     assert_int_equal(receive_byte(&pair, 1, &byte), 0);
@@ -342,7 +341,8 @@ static void an_end_by_the_rules_is_told_from_one_that_is_none(void **state)
     assert_int_equal(receive_byte(&pair, 0, &byte), 1);
     assert_int_equal(receive_byte(&pair, 0, &byte), -1);
     assert_int_equal(errno, EPROTO);
-    assert_string_equal(muster_tls_reason(pair.channels[0]), "it hung up without ending TLS");
+    assert_string_equal(muster_tls_reason(pair.channels[0]),
+                        "it closed the connection without ending TLS");
     close_pair(&pair);
 }
 
@@ -361,11 +361,11 @@ static void a_changed_byte_breaks_the_connection(void **state)
     assert_int_equal(receive_byte(&pair, 1, &byte), -1);
     assert_int_equal(errno, EPROTO);
     assert_non_null(strstr(muster_tls_reason(pair.channels[1]), "TLS: "));
-    assert_true(muster_tls_holds(pair.channels[1]));
+    assert_true(muster_tls_has_buffered(pair.channels[1]));
     close_pair(&pair);
 }
 
-static void a_channel_takes_no_more_than_its_bound(void **state)
+static void a_channel_accepts_no_more_than_its_bound(void **state)
 {
     (void)state;
     static unsigned char bytes[4 * TLS_OUT_BYTES];
@@ -386,18 +386,18 @@ static void a_channel_takes_no_more_than_its_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_that_is_missing_or_no_pem_is_named),
-        cmocka_unit_test(who_has_one_file_needs_the_others),
+        cmocka_unit_test(a_file_that_is_missing_or_not_pem_is_named),
+        cmocka_unit_test(one_file_needs_the_others),
         cmocka_unit_test(a_file_that_may_not_be_read_is_named),
         cmocka_unit_test(a_key_with_a_pass_phrase_is_refused_without_asking),
         cmocka_unit_test(a_certificate_that_peers_would_refuse_is_refused_at_once),
-        cmocka_unit_test(what_is_good_is_taken),
-        cmocka_unit_test(new_files_are_taken_and_bad_ones_are_not),
-        cmocka_unit_test(bytes_come_as_they_went),
-        cmocka_unit_test(keys_are_changed_on_the_way),
-        cmocka_unit_test(an_end_by_the_rules_is_told_from_one_that_is_none),
+        cmocka_unit_test(correct_files_are_accepted),
+        cmocka_unit_test(changed_files_are_loaded_unless_they_are_wrong),
+        cmocka_unit_test(bytes_arrive_as_they_were_sent),
+        cmocka_unit_test(keys_are_updated_while_bytes_flow),
+        cmocka_unit_test(a_close_notify_is_told_from_a_closed_socket),
         cmocka_unit_test(a_changed_byte_breaks_the_connection),
-        cmocka_unit_test(a_channel_takes_no_more_than_its_bound),
+        cmocka_unit_test(a_channel_accepts_no_more_than_its_bound),
     };
     return cmocka_run_group_tests(tests, make_certificates, remove_certificates);
 }

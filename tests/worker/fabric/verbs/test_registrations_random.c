@@ -1,5 +1,5 @@
-/* Registered memory with a pretended device, address space and watch: all sequences of a few steps,
- * then random ones by seed; MUSTER_SEED=N runs that seed alone. */
+/* The cache of registrations with a simulated device, address space and watch: all sequences of a
+ * few steps, then random ones by seed; MUSTER_SEED=N runs that seed alone. */
 #include "tests/support/registrations_model.h"
 
 #include <errno.h>
@@ -29,19 +29,19 @@ static uint32_t below(uint64_t bound)
     return (uint32_t)(next_random() % bound);
 }
 
-/* Two extents that share a page, one that cannot be watched; a device and a bound that are full
- * soon. */
+/* Two ranges that share a page, one that cannot be watched; a device and a bound that are soon
+ * full. */
 static bool small_step(int step)
 {
-    const struct muster_extent extents[] = {model_memory(10, 5000),
-                                            model_memory(model.page + 1000, 6000),
-                                            model_memory(BLOCKS / 2 * (size_t)BLOCK, 8000)};
+    const struct muster_usable_range ranges[] = {model_memory(10, 5000),
+                                                 model_memory(model.page + 1000, 6000),
+                                                 model_memory(BLOCKS / 2 * (size_t)BLOCK, 8000)};
     if (step < 3) {
         if (model.hold_count == 4) {
             return false;
         }
-        model.transfers[step] = extents[step];
-        (void)model_hold(&model.transfers[step], 0, extents[step].size_bytes);
+        model.transfers[step] = ranges[step];
+        (void)model_hold(&model.transfers[step], 0, ranges[step].size_bytes);
     } else if (step < 6) {
         if (model.transfers[step - 3].base == NULL) {
             return false;
@@ -78,7 +78,7 @@ static void test_all_sequences_of_a_few_steps(void **state)
     }
 }
 
-static void begin_transfer(struct muster_extent *transfer)
+static void begin_transfer(struct muster_usable_range *transfer)
 {
     uint32_t slot = below(PIECES + 3);
     if (slot < PIECES && model.pieces[slot].memory != NULL) {
@@ -128,7 +128,7 @@ static void change_surroundings(void)
 
 static void random_step(void)
 {
-    struct muster_extent *transfer = &model.transfers[below(TRANSFERS)];
+    struct muster_usable_range *transfer = &model.transfers[below(TRANSFERS)];
     switch (below(8)) {
     case 0:
         if (transfer->base != NULL) {

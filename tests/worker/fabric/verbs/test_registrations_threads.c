@@ -1,7 +1,7 @@
 /*
- * Registered memory of threads that map, unmap and give back their memory all the time, on this
- * kernel, with its watch. Each page begins with a number that no other memory ever had; a pretended
- * device notes those of what it registers, as a real one keeps the pages. MUSTER_SEED=N repeats a
+ * The cache of registrations with threads that map, unmap and release memory all the time, on this
+ * kernel and with its watch. Each page begins with a number that is used once; a simulated device
+ * records the numbers of what it registers, as a real one keeps the pages. MUSTER_SEED=N repeats a
  * run, as far as a race can be repeated.
  */
 #include "worker/base/clock.h"
@@ -27,7 +27,7 @@ enum {
     BUFFERS = 3,
     PAGES = 4,             /* of a buffer, at most */
     BOUND_PAGES = 12,      /* less than all have at a time */
-    ONE_OF_MANY_STAYS = 4, /* so often a buffer is used again */
+    ONE_OF_MANY_STAYS = 4, /* how often a buffer is reused */
 };
 
 struct region {
@@ -90,19 +90,20 @@ static void map_anew(struct buffer *buffer, size_t pages)
     }
 }
 
-/* As an operation that sends the buffer; the lock is given up in the middle, as while bytes move.
+/* Like an operation that sends the buffer; the lock is released in the middle, as while bytes move.
  */
 static void use(const struct buffer *buffer)
 {
-    struct muster_extent extent = {.base = buffer->memory, .size_bytes = buffer->pages * page};
+    struct muster_usable_range usable = {.base = buffer->memory,
+                                         .size_bytes = buffer->pages * page};
     struct muster_registration *held[2] = {NULL, NULL};
     size_t done = 0;
     {
         AUTO_LOCK(&mutex);
-        for (int i = 0; i < 2 && done < extent.size_bytes; i++) {
+        for (int i = 0; i < 2 && done < usable.size_bytes; i++) {
             size_t covered = 0;
             held[i] = muster_registrations_hold(registrations, buffer->memory + done,
-                                                extent.size_bytes - done, extent, &covered);
+                                                usable.size_bytes - done, usable, &covered);
             if (held[i] == NULL) {
                 break;
             }
@@ -122,7 +123,7 @@ static void use(const struct buffer *buffer)
             muster_registrations_release(registrations, held[i]);
         }
     }
-    muster_registrations_end(registrations, extent);
+    muster_registrations_end(registrations, usable);
 }
 
 static void *run(void *argument)
@@ -149,11 +150,11 @@ static void *run(void *argument)
     return NULL;
 }
 
-static void test_what_is_handed_out_is_what_the_memory_is_now(void **state)
+static void test_held_registrations_are_of_the_present_memory(void **state)
 {
     (void)state;
     const struct muster_registrar registrar = {
-        .add = add_region, .remove = remove_region, .unmapped = &muster_unmap_watch_ops};
+        .add = add_region, .remove = remove_region, .unmap_watch = &muster_unmap_watch_ops};
     const char *only = getenv("MUSTER_SEED");
     unsigned seed = only != NULL ? (unsigned)strtoul(only, NULL, 10) : (unsigned)muster_clock_ns();
     print_message("MUSTER_SEED=%u\n", seed);
@@ -179,7 +180,7 @@ static void test_what_is_handed_out_is_what_the_memory_is_now(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_handed_out_is_what_the_memory_is_now),
+        cmocka_unit_test(test_held_registrations_are_of_the_present_memory),
     };
     page = (size_t)sysconf(_SC_PAGESIZE);
     struct buffer buffer = {0};

@@ -1,4 +1,4 @@
-/* Which port of which RDMA device is used, and what is said where there is none. */
+/* The choice of port and GID, and the error texts where there is none. */
 #include "worker/fabric/verbs/verbs_choice.h"
 
 #include <setjmp.h>
@@ -41,7 +41,7 @@ static void add_gid(struct muster_verbs_port *port, uint32_t index, enum muster_
     }
 }
 
-/* As an adapter of two ports has it, of which the first has no cable. */
+/* An adapter with two ports, of which the first has no cable. */
 static struct muster_verbs_ports *adapter(void)
 {
     static struct muster_verbs_ports ports;
@@ -56,24 +56,26 @@ static struct muster_verbs_ports *adapter(void)
     return &ports;
 }
 
-static void expect_choice(const struct muster_verbs_ports *ports, struct muster_verbs_wish wish,
-                          const char *device, uint32_t gid_index)
+static void expect_choice(const struct muster_verbs_ports *ports,
+                          struct muster_verbs_selection selection, const char *device,
+                          uint32_t gid_index)
 {
     const struct muster_verbs_port *port = NULL;
     const struct muster_verbs_gid *gid = NULL;
-    if (muster_verbs_choose(ports, &wish, &port, &gid) != MUSTER_OK) {
+    if (muster_verbs_choose(ports, &selection, &port, &gid) != MUSTER_OK) {
         fail_msg("%s", muster_last_error());
     }
     assert_string_equal(port->device, device);
     assert_int_equal(gid->index, gid_index);
 }
 
-static void expect_refusal(const struct muster_verbs_ports *ports, struct muster_verbs_wish wish,
-                           const char *word, const char *remedy)
+static void expect_refusal(const struct muster_verbs_ports *ports,
+                           struct muster_verbs_selection selection, const char *word,
+                           const char *remedy)
 {
     const struct muster_verbs_port *port = NULL;
     const struct muster_verbs_gid *gid = NULL;
-    assert_int_equal(muster_verbs_choose(ports, &wish, &port, &gid), MUSTER_INVALID);
+    assert_int_equal(muster_verbs_choose(ports, &selection, &port, &gid), MUSTER_INVALID);
     if (strstr(muster_last_error(), word) == NULL || strstr(muster_last_error(), remedy) == NULL) {
         fail_msg("\"%s\" does not say \"%s\" and \"%s\"", muster_last_error(), word, remedy);
     }
@@ -81,7 +83,7 @@ static void expect_refusal(const struct muster_verbs_ports *ports, struct muster
     assert_null(gid);
 }
 
-static const struct muster_verbs_wish anything = {.gid = -1};
+static const struct muster_verbs_selection anything = {.gid = -1};
 
 /* Tests --------------------------------------------------------------------------------------- */
 
@@ -91,7 +93,7 @@ static void the_port_that_is_up_is_used_by_its_routed_address(void **state)
     expect_choice(adapter(), anything, "mlx5_1", 3);
 }
 
-static void the_address_of_highest_worth_is_taken(void **state)
+static void the_gid_with_the_highest_score_is_used(void **state)
 {
     (void)state;
     struct muster_verbs_ports *ports = adapter();
@@ -108,28 +110,28 @@ static void the_address_of_highest_worth_is_taken(void **state)
     expect_refusal(ports, anything, "mlx5_1 has no GID", "ip addr add");
 }
 
-static void wishes_narrow_the_choice(void **state)
+static void a_selection_narrows_the_choice(void **state)
 {
     (void)state;
     struct muster_verbs_ports *ports = adapter();
-    expect_choice(ports, (struct muster_verbs_wish){.gid = 2}, "mlx5_1", 2);
-    expect_choice(ports, (struct muster_verbs_wish){.device = "mlx5_1", .port = 1, .gid = -1},
+    expect_choice(ports, (struct muster_verbs_selection){.gid = 2}, "mlx5_1", 2);
+    expect_choice(ports, (struct muster_verbs_selection){.device = "mlx5_1", .port = 1, .gid = -1},
                   "mlx5_1", 3);
     add_gid(add_port(ports, "mlx5_1", 2, true), 0, MUSTER_VERBS_INFINIBAND, OF_LINK);
-    expect_choice(ports, (struct muster_verbs_wish){.port = 2, .gid = -1}, "mlx5_1", 0);
+    expect_choice(ports, (struct muster_verbs_selection){.port = 2, .gid = -1}, "mlx5_1", 0);
 }
 
-static void what_there_is_not_is_said_with_the_remedy(void **state)
+static void errors_name_what_is_missing_and_the_remedy(void **state)
 {
     (void)state;
     struct muster_verbs_ports *ports = adapter();
-    expect_refusal(ports, (struct muster_verbs_wish){.device = "mlx5_0", .gid = -1},
+    expect_refusal(ports, (struct muster_verbs_selection){.device = "mlx5_0", .gid = -1},
                    "port 1 of mlx5_0 is not up (down)", "ip link");
-    expect_refusal(ports, (struct muster_verbs_wish){.device = "mlx4_0", .gid = -1},
+    expect_refusal(ports, (struct muster_verbs_selection){.device = "mlx4_0", .gid = -1},
                    "no mlx4_0 (MUSTER_VERBS_DEVICE", "only mlx5_0 port 1, mlx5_1 port 1");
-    expect_refusal(ports, (struct muster_verbs_wish){.port = 7, .gid = -1}, "port 7",
+    expect_refusal(ports, (struct muster_verbs_selection){.port = 7, .gid = -1}, "port 7",
                    "only mlx5_0");
-    expect_refusal(ports, (struct muster_verbs_wish){.gid = 9}, "index 9 (MUSTER_VERBS_GID)",
+    expect_refusal(ports, (struct muster_verbs_selection){.gid = 9}, "index 9 (MUSTER_VERBS_GID)",
                    "list them");
     ports->count = 0;
     expect_refusal(ports, anything, "has no RDMA device", "rdma link");
@@ -142,16 +144,17 @@ static void many_ports_are_listed_as_far_as_there_is_room(void **state)
     while (ports->count < MUSTER_VERBS_PORTS_MAX) {
         (void)add_port(ports, "a_device_with_a_long_name", ports->count, true);
     }
-    expect_refusal(ports, (struct muster_verbs_wish){.device = "x", .gid = -1}, "no x", "mlx5_1");
+    expect_refusal(ports, (struct muster_verbs_selection){.device = "x", .gid = -1}, "no x",
+                   "mlx5_1");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_port_that_is_up_is_used_by_its_routed_address),
-        cmocka_unit_test(the_address_of_highest_worth_is_taken),
-        cmocka_unit_test(wishes_narrow_the_choice),
-        cmocka_unit_test(what_there_is_not_is_said_with_the_remedy),
+        cmocka_unit_test(the_gid_with_the_highest_score_is_used),
+        cmocka_unit_test(a_selection_narrows_the_choice),
+        cmocka_unit_test(errors_name_what_is_missing_and_the_remedy),
         cmocka_unit_test(many_ports_are_listed_as_far_as_there_is_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

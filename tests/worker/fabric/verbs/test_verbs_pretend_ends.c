@@ -1,4 +1,4 @@
-/* Links over RDMA whose paths break all the time: whatever is lost, both ends hear of it. */
+/* Links over RDMA whose paths break all the time: both ends learn of every loss. */
 #include "tests/conformance/saboteur.h"
 #include "tests/support/verbs_pretend.h"
 
@@ -25,7 +25,7 @@ enum {
     SKIPPED = 77,
 };
 
-/* What is drawn for a round. */
+/* The random choices of a round. */
 struct draw {
     unsigned seed;
     uint32_t connections[2]; /* that each end asks for if it dials */
@@ -35,7 +35,7 @@ struct draw {
     uint32_t roughness;
     uint32_t acts;   /* of the saboteur */
     uint32_t victim; /* of the ranks: is killed; NOBODY, or more: none is */
-    bool leaves;     /* who hears of the loss does nothing more; the link opens in peace */
+    bool leaves;     /* no more faults after the loss, while the link opens */
 };
 
 struct round {
@@ -143,8 +143,8 @@ static muster_status batch(struct round *round, uint32_t rank, uint64_t sequence
     return status;
 }
 
-/* A member that computes moves nothing: so that what its peer waits for goes again, this one waits,
- * too. */
+/* A member that computes makes no progress; this one waits as well, so that what its peer waits for
+ * is sent again. */
 static char *play(struct rig *rig, uint32_t rank, void *user)
 {
     struct round *round = user;
@@ -239,7 +239,7 @@ static bool is_end(muster_status status)
     return status == MUSTER_OK || status == MUSTER_REJOIN;
 }
 
-/* Gives how the ranks ended. */
+/* Returns how the ranks ended. */
 static void run_round(const struct draw *draw, muster_status ret_status[2])
 {
     static const struct rig_transport transport = {.name = "verbs, rough", .prepare = prepare};
@@ -268,12 +268,12 @@ static void run_round(const struct draw *draw, muster_status ret_status[2])
     free(round->data[0]);
     free(round->data[1]);
     free(round);
-    assert_int_equal(verbs_pretend_offences(), 0);
+    assert_int_equal(verbs_pretend_violations(), 0);
 }
 
 static unsigned first_seed;
 
-static void whatever_is_lost_both_ends_hear_of_it(void **state)
+static void both_ends_learn_of_every_loss(void **state)
 {
     (void)state;
     const char *runs = getenv("MUSTER_RUNS");
@@ -288,9 +288,9 @@ static void whatever_is_lost_both_ends_hear_of_it(void **state)
     print_message("%u rounds, %u links lost\n", rounds, lost);
 }
 
-/* For who was called the others are open, again and again, and it sends by them; for who calls they
- * never are. */
-static void what_was_sent_by_paths_that_never_opened_goes_by_the_first(void **state)
+/* The further paths open at the acceptor, again and again, and it sends by them; at the dialler
+ * they never open. */
+static void frames_of_paths_that_never_opened_are_sent_by_the_first(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < STILLBORN_ROUNDS; i++) {
@@ -310,8 +310,8 @@ static void what_was_sent_by_paths_that_never_opened_goes_by_the_first(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_sent_by_paths_that_never_opened_goes_by_the_first),
-        cmocka_unit_test(whatever_is_lost_both_ends_hear_of_it),
+        cmocka_unit_test(frames_of_paths_that_never_opened_are_sent_by_the_first),
+        cmocka_unit_test(both_ends_learn_of_every_loss),
     };
     const char *given = getenv("MUSTER_SEED");
     first_seed = given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)muster_clock_ns();

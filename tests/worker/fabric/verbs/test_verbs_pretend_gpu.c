@@ -1,5 +1,5 @@
-/* Links over RDMA that send out of memory of a GPU, and bring what comes there; both are pretended.
- * The CPU cannot touch that memory. */
+/* Links over RDMA that send from GPU memory, and receive into it; devices and GPU are simulated.
+ * The CPU cannot access that memory. */
 #include "tests/support/gpu_memory.h"
 #include "tests/support/group.h"
 #include "tests/support/verbs_pretend.h"
@@ -32,10 +32,10 @@ static void sweep_buffers(enum gpu_memory_where where, unsigned kind, const uint
                                     .memory = gpu_memory(gpu, where, kind)};
         sweep_even(ranks, 1 + ranks % 2, &sweep);
     }
-    assert_int_equal(verbs_pretend_offences(), 0);
+    assert_int_equal(verbs_pretend_violations(), 0);
 }
 
-static void every_algorithm_is_right_however_the_device_reads_the_gpu(void **state)
+static void every_algorithm_is_correct_however_the_device_reads_the_gpu(void **state)
 {
     (void)state;
     static const uint64_t counts[] = {1, 777, 0, 5000, 5};
@@ -50,11 +50,11 @@ static void every_algorithm_is_right_however_the_device_reads_the_gpu(void **sta
         assert_int_equal(after.held, 0);
         assert_int_equal(after.by_dmabuf > before.by_dmabuf, ways[i] == VERBS_PRETEND_DMABUF);
         assert_int_equal(after.by_peermem > before.by_peermem, ways[i] == VERBS_PRETEND_PEERMEM);
-        assert_true(after.asked > before.asked);
+        assert_true(after.attempts > before.attempts);
     }
 }
 
-static void every_algorithm_is_right_with_messages_over_1_mib(void **state)
+static void every_algorithm_is_correct_with_messages_over_1_mib(void **state)
 {
     (void)state;
     static const uint64_t counts[] = {300000};
@@ -67,10 +67,10 @@ static void every_algorithm_is_right_with_messages_over_1_mib(void **state)
                                     .memory = gpu_memory(gpu, where, 0)};
         sweep_even(3, 1, &sweep);
     }
-    assert_int_equal(verbs_pretend_offences(), 0);
+    assert_int_equal(verbs_pretend_violations(), 0);
 }
 
-static void memory_without_ids_or_contexts_does_too(void **state)
+static void memory_without_ids_or_contexts_works_too(void **state)
 {
     (void)state;
     static const uint64_t counts[] = {777, 6000};
@@ -91,7 +91,7 @@ struct step {
     uint64_t count;
     muster_status statuses[RANKS];
     char texts[RANKS][MUSTER_ERROR_MAX];
-    bool ends; /* who fails lets its links go */
+    bool ends; /* a rank that fails closes its links */
 };
 
 static void take_step(struct group_member *member, void *argument)
@@ -160,11 +160,11 @@ static void finish(const struct step *step)
     for (uint32_t i = 0; i < RANKS; i++) {
         gpu->release(step->buffers[i]);
     }
-    assert_int_equal(verbs_pretend_offences(), 0);
+    assert_int_equal(verbs_pretend_violations(), 0);
 }
 
 /* Small messages, too. */
-static void what_is_sent_again_stays_registered_and_is_not_copied(void **state)
+static void memory_that_is_sent_repeatedly_stays_registered_and_is_not_copied(void **state)
 {
     (void)state;
     static const uint64_t counts[] = {1, SMALL, COUNT};
@@ -183,7 +183,7 @@ static void what_is_sent_again_stays_registered_and_is_not_copied(void **state)
         run_step(&step);
         expect(step.buffers[1], counts[i], 4);
         assert_int_equal(verbs_pretend_gpu_figures().by_dmabuf - made, blocks);
-        /* Only the receiver has copied: each piece once. */
+        /* Only the receiver has copied: each segment once. */
         uint64_t pieces = (counts[i] * sizeof(float) + (128 << 10) - 1) / (128 << 10);
         assert_in_range(gpu->count(GPU_PRETEND_COPY) - copies, 1, pieces + 1);
         finish(&step);
@@ -205,13 +205,13 @@ static void memory_that_was_freed_and_allocated_again_is_sent_as_it_is_now(void 
         fill(step.buffers[0], 5);
         run_step(&step);
         expect(step.buffers[1], COUNT, 5);
-        assert_int_equal(verbs_pretend_gpu_figures().held, held); /* not those before, too */
+        assert_int_equal(verbs_pretend_gpu_figures().held, held); /* not also the earlier ones */
         finish(&step);
     }
 }
 
 /* The two buffers are in different contexts: the other member does not wait for it. */
-static void what_the_default_stream_is_still_writing_is_waited_for(void **state)
+static void writes_of_the_default_stream_are_waited_for(void **state)
 {
     (void)state;
     static float written[COUNT];
@@ -230,20 +230,20 @@ static void what_the_default_stream_is_still_writing_is_waited_for(void **state)
     }
 }
 
-static void a_device_that_refuses_is_asked_seldom_until_it_does_not(void **state)
+static void a_device_that_refuses_is_tried_rarely_until_it_accepts(void **state)
 {
     (void)state;
     struct step step;
     verbs_pretend_gpu(gpu, 0);
     begin(&step, MUSTER_BROADCAST, COUNT);
-    uint32_t asked = verbs_pretend_gpu_figures().asked;
-    for (int i = 0; i < 5; i++) { /* about a hundred pieces each */
+    uint32_t attempts = verbs_pretend_gpu_figures().attempts;
+    for (int i = 0; i < 5; i++) { /* about a hundred segments each */
         fill(step.buffers[0], (float)i);
         run_step(&step);
         expect(step.buffers[1], COUNT, (float)i);
     }
-    asked = verbs_pretend_gpu_figures().asked - asked;
-    assert_in_range(asked, 2 * 4, 2 * (4 + 5 * 100 / 64 + 1)); /* in two ways */
+    attempts = verbs_pretend_gpu_figures().attempts - attempts;
+    assert_in_range(attempts, 2 * 4, 2 * (4 + 5 * 100 / 64 + 1)); /* in two ways */
     verbs_pretend_gpu(gpu, VERBS_PRETEND_DMABUF);
     uint32_t made = verbs_pretend_gpu_figures().by_dmabuf;
     run_step(&step);
@@ -251,7 +251,7 @@ static void a_device_that_refuses_is_asked_seldom_until_it_does_not(void **state
     finish(&step);
 }
 
-static void where_no_dma_buf_can_be_made_peermem_does(void **state)
+static void peermem_is_used_where_no_dma_buf_can_be_exported(void **state)
 {
     (void)state;
     struct step step;
@@ -267,8 +267,8 @@ static void where_no_dma_buf_can_be_made_peermem_does(void **state)
     finish(&step);
 }
 
-/* A copy of one of the members fails: the first one, or a later one. It says so, and the others
- * hear that it has gone. */
+/* A copy of one member fails: the first one, or a later one. The member reports it, and the others
+ * learn that it is gone. */
 static void fail_copies(unsigned ways, enum muster_collective collective, muster_op op)
 {
     for (uint32_t after = 0; after < 40; after += 1 + after / 3) {
@@ -292,7 +292,7 @@ static void fail_copies(unsigned ways, enum muster_collective collective, muster
     }
 }
 
-static void a_copy_that_fails_ends_the_operation_in_the_words_of_cuda(void **state)
+static void a_copy_that_fails_ends_the_operation_with_cudas_reason(void **state)
 {
     (void)state;
     fail_copies(VERBS_PRETEND_DMABUF, MUSTER_BROADCAST, MUSTER_SUM);
@@ -304,15 +304,15 @@ static void a_copy_that_fails_ends_the_operation_in_the_words_of_cuda(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_algorithm_is_right_however_the_device_reads_the_gpu),
-        cmocka_unit_test(every_algorithm_is_right_with_messages_over_1_mib),
-        cmocka_unit_test(memory_without_ids_or_contexts_does_too),
-        cmocka_unit_test(what_is_sent_again_stays_registered_and_is_not_copied),
+        cmocka_unit_test(every_algorithm_is_correct_however_the_device_reads_the_gpu),
+        cmocka_unit_test(every_algorithm_is_correct_with_messages_over_1_mib),
+        cmocka_unit_test(memory_without_ids_or_contexts_works_too),
+        cmocka_unit_test(memory_that_is_sent_repeatedly_stays_registered_and_is_not_copied),
         cmocka_unit_test(memory_that_was_freed_and_allocated_again_is_sent_as_it_is_now),
-        cmocka_unit_test(what_the_default_stream_is_still_writing_is_waited_for),
-        cmocka_unit_test(a_device_that_refuses_is_asked_seldom_until_it_does_not),
-        cmocka_unit_test(where_no_dma_buf_can_be_made_peermem_does),
-        cmocka_unit_test(a_copy_that_fails_ends_the_operation_in_the_words_of_cuda),
+        cmocka_unit_test(writes_of_the_default_stream_are_waited_for),
+        cmocka_unit_test(a_device_that_refuses_is_tried_rarely_until_it_accepts),
+        cmocka_unit_test(peermem_is_used_where_no_dma_buf_can_be_exported),
+        cmocka_unit_test(a_copy_that_fails_ends_the_operation_with_cudas_reason),
     };
     unsigned seed = (unsigned)muster_clock_ns();
     print_message("seed %u\n", seed);

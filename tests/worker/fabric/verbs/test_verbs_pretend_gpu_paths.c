@@ -1,5 +1,5 @@
-/* Messages out of memory of a GPU, while paths break that carry them, and while some of them are
- * withdrawn and their memory is freed. GPU and RDMA devices are pretended. */
+/* Messages from GPU memory, while paths that carry them break, and while some are withdrawn and
+ * their memory is freed. GPU and RDMA devices are simulated. */
 #include "tests/conformance/conformance.h"
 #include "tests/support/verbs_pretend.h"
 #include "worker/base/log.h"
@@ -31,7 +31,7 @@ static const struct gpu_pretend *gpu;
 static pthread_barrier_t both;
 static uint32_t broken; /* of paths */
 
-/* Each path that was lost is there again, at both ends. */
+/* Whether each lost path is open again, at both ends. */
 static bool all_are_open(const struct rig *rig)
 {
     for (uint32_t i = 0; i < 2; i++) {
@@ -44,15 +44,15 @@ static bool all_are_open(const struct rig *rig)
     return true;
 }
 
-/* One round's messages: the first is withdrawn, the others arrive. */
+/* The messages of a round: the first is withdrawn, the others arrive. */
 struct messages {
-    struct muster_gpu_memory memory[2]; /* of the one that is withdrawn, and of the others */
+    struct muster_gpu_memory memory[2]; /* of the withdrawn one, and of the others */
     unsigned char *data[2];             /* where the transfers have it */
     struct rig_tally withdrawn, kept;
     struct muster_transfer transfers[2 + SMALL];
 };
 
-/* Small ones are pieces of the large one, of 1 byte to 16 KiB and a bit. */
+/* Small ones are parts of the large one, of 1 byte to a little over 16 KiB. */
 static uint64_t size_of(uint32_t index)
 {
     return index < 2 ? LARGE_BYTES : 1 + (uint64_t)(index - 2) * 1500;
@@ -159,7 +159,7 @@ static void what_broken_paths_carried_goes_again_however_it_is_read(void **state
         assert_int_equal(muster_fabric_figures(rig.fabrics[0]).links_lost, 0);
         rig_finish(&rig);
         (void)pthread_barrier_destroy(&both);
-        assert_int_equal(verbs_pretend_offences(), 0);
+        assert_int_equal(verbs_pretend_violations(), 0);
         assert_int_equal(verbs_pretend_gpu_figures().held, 0);
         print_message("%u paths were broken\n", broken);
     }

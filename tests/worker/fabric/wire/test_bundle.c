@@ -28,7 +28,7 @@ enum {
     WINDOW_BYTES = 1000,
     FIRST_NUMBER = 1 << 16,
     FEW_FRAMES = 3,
-    DEPTH = 8,
+    DEPTH = 7,
     SEEDS = 300,
     EVENTS = 4000,
     FRAMES = 600, /* in each direction */
@@ -36,8 +36,8 @@ enum {
 
 /* A frame on its way, or an acknowledgement alone. */
 struct item {
-    uint64_t number; /* 0: no frame */
-    uint64_t acknowledged;
+    uint32_t number; /* 0: no frame */
+    uint32_t acknowledged;
     uint32_t path;
 };
 
@@ -130,9 +130,9 @@ static void begin(uint32_t path_count, bool devices, uint64_t first_number)
 
 static void send_item(struct end *end, uint32_t path, uint64_t number)
 {
-    struct item item = {.number = number, .path = path};
+    struct item item = {.number = (uint32_t)number, .path = path};
     if (!world.devices) {
-        item.acknowledged = muster_bundle_acknowledgement(&end->bundle);
+        item.acknowledged = (uint32_t)muster_bundle_acknowledgement(&end->bundle);
     }
     if (!world.cut[path]) {
         put(&end->wire[path], &item);

@@ -1,8 +1,9 @@
-#include "worker/fabric/verbs/verbs_off.h"
+/* Reports that links over RDMA are impossible. */
+#include "worker/fabric/verbs/verbs_unavailable.h"
 
 #include "worker/base/log.h"
 
-muster_status muster_verbs_is_off(bool required, muster_status status)
+muster_status muster_verbs_unavailable(bool required, muster_status status)
 {
     if (required) {
         return muster_error_prefix(status, "RDMA (MUSTER_VERBS)");

@@ -264,8 +264,8 @@ static void follow_policy(struct muster_supervisor *supervisor)
     }
 }
 
-void muster_job_events_apply(struct muster_supervisor *supervisor,
-                             struct muster_job_snapshot *snapshot)
+void muster_job_changes_apply(struct muster_supervisor *supervisor,
+                              struct muster_job_snapshot *snapshot)
 {
     report_reachability(supervisor, snapshot);
     if (!snapshot->known) {
@@ -280,10 +280,10 @@ void muster_job_events_apply(struct muster_supervisor *supervisor,
     follow_policy(supervisor);
 }
 
-void muster_job_events_handle(struct muster_supervisor *supervisor)
+void muster_job_changes_handle(struct muster_supervisor *supervisor)
 {
     struct muster_job_snapshot snapshot;
     if (muster_job_poller_take(supervisor->poller, &snapshot)) {
-        muster_job_events_apply(supervisor, &snapshot);
+        muster_job_changes_apply(supervisor, &snapshot);
     }
 }
