@@ -23,7 +23,7 @@ static bool poisoned(const unsigned char *data, size_t size)
 static char *pass_note(struct rig *rig, uint32_t rank, uint32_t from, uint64_t sequence)
 {
     char note = 1;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer transfer = rank == from ? rig_send(rig, 1 - from, sequence, &note, 1)
                                                    : rig_receive(rig, from, sequence, &note, 1);
     transfer.key.context = 1000;
@@ -32,12 +32,12 @@ static char *pass_note(struct rig *rig, uint32_t rank, uint32_t from, uint64_t s
     return NULL;
 }
 
-#define PASS_NOTE(rig, rank, from, sequence)                     \
-    do {                                                         \
-        char *complaint_ = pass_note(rig, rank, from, sequence); \
-        if (complaint_ != NULL) {                                \
-            return complaint_;                                   \
-        }                                                        \
+#define PASS_NOTE(rig, rank, from, sequence)                 \
+    do {                                                     \
+        char *error_ = pass_note(rig, rank, from, sequence); \
+        if (error_ != NULL) {                                \
+            return error_;                                   \
+        }                                                    \
     } while (0)
 
 /* Mismatch ----------------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ struct mismatch {
 /* A send that ends well says nothing to the tally of what is waited for. */
 static void note_failure(struct muster_transfer *transfer)
 {
-    struct rig_tally *tally = transfer->owner;
+    struct rig_counter *tally = transfer->owner;
     if (transfer->status != MUSTER_OK && tally->status == MUSTER_OK) {
         tally->status = transfer->status;
         (void)snprintf(tally->reason, sizeof tally->reason, "%s", muster_last_error());
@@ -63,7 +63,7 @@ static void note_failure(struct muster_transfer *transfer)
 
 /* The sender may find out first, and its receiver then hears it from nobody else: it tells, as all
  * who run operations do. `tally` is the send's. */
-static char *await_verdict(struct rig *rig, const struct mismatch *m, struct rig_tally *tally)
+static char *await_verdict(struct rig *rig, const struct mismatch *m, struct rig_counter *tally)
 {
     char note = 0;
     struct muster_transfer transfer = rig_receive(rig, 1, m->sequence, &note, 1);
@@ -76,14 +76,15 @@ static char *await_verdict(struct rig *rig, const struct mismatch *m, struct rig
         RIG_EXPECT(status == MUSTER_INVALID);
         (void)snprintf(reason, sizeof reason, "rank 0 says: %.200s", tally->reason);
         muster_fabric_abort(rig->fabrics[0], 1, rig->generation, 0, m->sequence, reason);
-        *tally = (struct rig_tally){.left = 1, .finished = transfer.state == MUSTER_TRANSFER_DONE};
+        *tally =
+            (struct rig_counter){.left = 1, .finished = transfer.state == MUSTER_TRANSFER_DONE};
         RIG_EXPECT(rig_wait(rig, 0, tally) == MUSTER_OK);
     }
     RIG_EXPECT(note == 1);
     return NULL;
 }
 
-static char *expect_verdict(struct rig *rig, const struct mismatch *m, struct rig_tally *tally)
+static char *expect_verdict(struct rig *rig, const struct mismatch *m, struct rig_counter *tally)
 {
     RIG_EXPECT(rig_wait(rig, 1, tally) == MUSTER_INVALID);
     uint32_t finder = strncmp(tally->reason, "rank 0 says: ", strlen("rank 0 says: ")) == 0 ? 0 : 1;
@@ -97,7 +98,7 @@ static char *disagree(struct rig *rig, uint32_t rank, void *user)
 {
     const struct mismatch *m = user;
     unsigned char *data = calloc(1, m->sent + m->awaited + 1);
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer transfer = rank == 0
                                           ? rig_send(rig, 1, m->sequence, data, m->sent)
                                           : rig_receive(rig, 0, m->sequence, data, m->awaited);
@@ -110,10 +111,10 @@ static char *disagree(struct rig *rig, uint32_t rank, void *user)
         PASS_NOTE(rig, rank, 0, m->sequence);
         rig_post(rig, rank, &tally, &transfer);
     }
-    char *complaint = rank == 0 ? await_verdict(rig, m, &tally) : expect_verdict(rig, m, &tally);
+    char *error = rank == 0 ? await_verdict(rig, m, &tally) : expect_verdict(rig, m, &tally);
     muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, m->sequence);
     free(data);
-    return complaint;
+    return error;
 }
 
 static void run_mismatch(struct mismatch mismatch)
@@ -179,7 +180,7 @@ static char *abort_operations(struct rig *rig, uint32_t rank, void *user)
     (void)user;
     static char data[1000000];
     char small = 0;
-    struct rig_tally tallies[3] = {{.left = 1}, {.left = 1}, {.left = 1}};
+    struct rig_counter tallies[3] = {{.left = 1}, {.left = 1}, {.left = 1}};
     struct muster_transfer transfers[3] = {rig_receive(rig, 0, 1, &small, 1),
                                            rig_send(rig, 0, 1, data, sizeof data),
                                            rig_receive(rig, 0, 2, &small, 1)};
@@ -224,7 +225,7 @@ static char *withdraw_before(struct rig *rig, uint32_t rank, void *user)
     uint64_t size = *(const uint64_t *)user;
     unsigned char *data = malloc(size);
     memset(data, rank == 0 ? 1 : POISON, size);
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer transfer =
         rank == 0 ? rig_send(rig, 1, size, data, size) : rig_receive(rig, 0, size, data, size);
     if (rank == 1) {
@@ -264,8 +265,8 @@ enum { LONG_BYTES = 16 << 20, BEGUN_BYTES = 1 << 20 };
 
 /* A long message, and a thread that takes it back once it has begun to arrive. */
 struct interruption {
-    uint32_t who;           /* withdraws */
-    struct rig_tally tally; /* the receiver's; owner of its transfer */
+    uint32_t who;             /* withdraws */
+    struct rig_counter tally; /* the receiver's; owner of its transfer */
     sem_t begun, called;
     uint64_t consumed; /* under `lock` */
     bool over;         /* the withdrawal has returned */
@@ -315,7 +316,7 @@ static void *interrupt(void *argument)
 static char *drive_until_over(struct rig *rig, uint32_t rank, struct interruption *in)
 {
     char note = 0;
-    struct rig_tally never = {.left = 1};
+    struct rig_counter never = {.left = 1};
     struct muster_transfer nothing = rig_receive(rig, 1 - rank, 77, &note, 1);
     rig_post(rig, rank, &never, &nothing);
     bool over = false;
@@ -336,10 +337,10 @@ static char *be_interrupted(struct rig *rig, uint32_t rank, struct interruption 
 {
     pthread_t interrupter;
     RIG_EXPECT(pthread_create(&interrupter, NULL, interrupt, in) == 0);
-    char *complaint = drive_until_over(rig, rank, in);
+    char *error = drive_until_over(rig, rank, in);
     pthread_join(interrupter, NULL);
-    if (complaint != NULL) {
-        return complaint;
+    if (error != NULL) {
+        return error;
     }
     if (rank == 0) {
         muster_fabric_abort(rig->fabrics[0], 1, rig->generation, 0, 1, "taken back");
@@ -352,7 +353,7 @@ static char *be_interrupted(struct rig *rig, uint32_t rank, struct interruption 
 static char *send_or_receive(struct rig *rig, uint32_t rank, void *user)
 {
     struct interruption *in = user;
-    struct rig_tally sent = {.left = 1};
+    struct rig_counter sent = {.left = 1};
     struct muster_transfer transfer = rank == 0 ? rig_send(rig, 1, 1, in->data, LONG_BYTES)
                                                 : rig_receive(rig, 0, 1, NULL, LONG_BYTES);
     transfer.consume = rank == 0 ? NULL : count_pieces;
@@ -432,7 +433,7 @@ static void a_wait_ends_at_its_deadline(void **state)
     struct rig rig;
     rig_init(&rig, conformance_transport, 2);
     char byte = 0;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer transfer = rig_receive(&rig, 1, 1, &byte, 1);
     rig_post(&rig, 0, &tally, &transfer);
     assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &tally.finished,
@@ -472,7 +473,7 @@ static void *wait_in_vain(void *argument)
 {
     struct waiting *waiting = argument;
     char byte = 0;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer transfer = rig_receive(waiting->rig, 1, 1, &byte, 1);
     transfer.key.context = waiting->context;
     rig_post(waiting->rig, 0, &tally, &transfer);

@@ -11,7 +11,8 @@
 enum { LARGE = 300000, DESCRIPTORS_MAX = 256 };
 
 /* Drives the fabric for a while, whether or not the operation finishes. */
-static void look_for_ms(struct rig *rig, uint32_t rank, const struct rig_tally *tally, uint32_t ms)
+static void look_for_ms(struct rig *rig, uint32_t rank, const struct rig_counter *tally,
+                        uint32_t ms)
 {
     muster_status status = muster_fabric_wait(rig->fabrics[rank], rig->generation, &tally->finished,
                                               muster_clock_after_ms(ms));
@@ -23,9 +24,9 @@ static char *exchange(struct rig *rig, uint32_t rank, uint32_t context, uint64_t
 {
     char *data = malloc(2 * size + 1);
     struct muster_transfer *transfers = calloc(2 * (size_t)rig->count, sizeof *transfers);
-    struct rig_tally tally = {.left = 2 * (rig->count - 1)};
+    struct rig_counter tally = {.left = 2 * (rig->count - 1)};
     rig_fill(data, size, rank + sequence);
-    char *complaint = NULL;
+    char *error = NULL;
     for (uint32_t i = 0; i < rig->count && tally.status == MUSTER_OK; i++) {
         if (i != rank) {
             transfers[2 * i] = rig_send(rig, i, sequence, data, size);
@@ -38,13 +39,13 @@ static char *exchange(struct rig *rig, uint32_t rank, uint32_t context, uint64_t
     }
     muster_status status = rig_wait(rig, rank, &tally);
     if (status != MUSTER_OK) {
-        complaint = rig_complaint("%s: %s; %s", muster_status_name(status), tally.reason,
-                                  muster_last_error());
+        error =
+            rig_error("%s: %s; %s", muster_status_name(status), tally.reason, muster_last_error());
     }
     muster_fabric_withdraw(rig->fabrics[rank], rig->generation, context, sequence);
     free(transfers);
     free(data);
-    return complaint;
+    return error;
 }
 
 static char *exchange_some(struct rig *rig, uint32_t rank, void *user)
@@ -135,7 +136,7 @@ static void links_end_though_somebody_else_has_their_descriptors(void **state)
     int copies[DESCRIPTORS_MAX];
     uint32_t count = 0;
     uint64_t sequence = 1;
-    const struct rig_tally never = {.left = 1};
+    const struct rig_counter never = {.left = 1};
     rig_init(&rig, conformance_transport, 3);
     rig_run(&rig, exchange_some, &sequence);
     for (int fd = 0; fd < DESCRIPTORS_MAX; fd++) {
@@ -170,7 +171,7 @@ static void what_comes_early_for_a_generation_is_kept(void **state)
     rig_init(&rig, conformance_transport, 2);
     rig_run(&rig, exchange_some, &sequence);
     struct muster_transfer old = rig_receive(&rig, 0, 9, NULL, 0);
-    struct rig_tally never = {.left = 1};
+    struct rig_counter never = {.left = 1};
     rig_post(&rig, 1, &never, &old);
     uint64_t old_generation = rig.generation++;
     rig_begin_one(&rig, 0);
@@ -178,8 +179,8 @@ static void what_comes_early_for_a_generation_is_kept(void **state)
     char *out = malloc(LARGE);
     char *in = calloc(1, LARGE);
     rig_fill(out, LARGE, 5);
-    struct rig_tally sent = {.left = 2};
-    struct rig_tally received = {.left = 2};
+    struct rig_counter sent = {.left = 2};
+    struct rig_counter received = {.left = 2};
     struct muster_transfer sends[2] = {rig_send(&rig, 1, 1, out, 100),
                                        rig_send(&rig, 1, 2, out, LARGE)};
     struct muster_transfer receives[2] = {rig_receive(&rig, 0, 1, in, 100),
@@ -197,7 +198,7 @@ static void what_comes_early_for_a_generation_is_kept(void **state)
     for (int i = 0; i < 2; i++) {
         rig_post(&rig, 1, &received, &receives[i]);
     }
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while ((!received.finished || !sent.finished) && muster_clock_ns() < deadline_ns) {
         look_for_ms(&rig, 0, &sent, 5);
         look_for_ms(&rig, 1, &received, 5);
@@ -214,7 +215,7 @@ static char *send_second(struct rig *rig, uint32_t rank, void *user)
 {
     char byte = rank == 0 ? 2 : 0;
     (void)user;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer transfer =
         rank == 0 ? rig_send(rig, 1, 5, &byte, 1) : rig_receive(rig, 0, 5, &byte, 1);
     rig_post(rig, rank, &tally, &transfer);
@@ -231,7 +232,7 @@ static void what_an_older_generation_sent_is_dropped(void **state)
     rig_init(&rig, conformance_transport, 2);
     rig_run(&rig, exchange_some, &sequence);
     char byte = 1;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer stale = rig_send(&rig, 1, 5, &byte, 1);
     rig_post(&rig, 0, &tally, &stale);
     look_for_ms(&rig, 0, &tally, 20);
@@ -258,7 +259,7 @@ static char *die(struct rig *rig, const struct death *death)
 {
     char *data = calloc(2, death->size);
     struct muster_transfer transfers[2];
-    struct rig_tally tally = {.left = 2};
+    struct rig_counter tally = {.left = 2};
     if (death->with_posted) {
         transfers[0] = rig_send(rig, 0, death->rounds + 1, data, death->size);
         transfers[1] = rig_receive(rig, 1, death->rounds + 1, data + death->size, death->size);
@@ -273,14 +274,14 @@ static char *die(struct rig *rig, const struct death *death)
 
 /* Whoever sees the death first says so to all, as the service would: others may be waiting for it.
  */
-static char *report(struct rig *rig, uint32_t rank, const char *complaint)
+static char *report(struct rig *rig, uint32_t rank, const char *error)
 {
     uint32_t suspect = UINT32_MAX;
     char reason[MUSTER_REASON_SIZE] = "";
-    if (strstr(complaint, "rejoin: ") == complaint && strstr(complaint, "reported") != NULL) {
+    if (strstr(error, "rejoin: ") == error && strstr(error, "reported") != NULL) {
         return NULL;
     }
-    RIG_EXPECT(strstr(complaint, "rejoin: link to rank 3 (host host-3): ") == complaint);
+    RIG_EXPECT(strstr(error, "rejoin: link to rank 3 (host host-3): ") == error);
     RIG_EXPECT(muster_fabric_lost_peer(rig->fabrics[rank], rig->generation, &suspect, reason));
     RIG_EXPECT(suspect == DYING && strstr(reason, "rank 3 (host host-3)") != NULL);
     for (uint32_t i = 0; i < DYING; i++) {
@@ -296,13 +297,13 @@ static char *work_until_a_death(struct rig *rig, uint32_t rank, void *user)
         if (rank == DYING && round > death->rounds) {
             return die(rig, death);
         }
-        char *complaint = exchange(rig, rank, 0, round, death->size);
-        if (complaint != NULL) {
-            char *wrong = report(rig, rank, complaint);
+        char *error = exchange(rig, rank, 0, round, death->size);
+        if (error != NULL) {
+            char *wrong = report(rig, rank, error);
             if (wrong != NULL) {
-                print_error("%s\n", complaint);
+                print_error("%s\n", error);
             }
-            free(complaint);
+            free(error);
             return wrong;
         }
     }
@@ -329,15 +330,15 @@ static void a_death_ends_all_transfers_with_its_member(void **state)
 static char *leave_or_wait(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
-    char *complaint = exchange(rig, rank, 0, 1, 1000);
-    RIG_EXPECT(complaint == NULL);
+    char *error = exchange(rig, rank, 0, 1, 1000);
+    RIG_EXPECT(error == NULL);
     if (rank == 1) {
         muster_fabric_destroy(rig->fabrics[1], 1000);
         rig->fabrics[1] = NULL;
         return NULL;
     }
     char byte = 0;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer transfer = rig_receive(rig, 1, 2, &byte, 1);
     rig_post(rig, rank, &tally, &transfer);
     RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_REJOIN);
@@ -366,13 +367,13 @@ static char *send_last_words(struct rig *rig, uint32_t rank, void *user)
     (void)user;
     struct muster_transfer transfers[LAST];
     char data[LAST];
-    struct rig_tally tally = {.left = LAST};
+    struct rig_counter tally = {.left = LAST};
     for (uint32_t i = 0; i < LAST; i++) {
         uint32_t n = rank == 1 ? i : LAST - 1 - i;
         data[n] = (char)(rank == 1 ? n : 99);
         transfers[n] = rank == 1 ? rig_send(rig, 0, n + 1, &data[n], 1)
                                  : rig_receive(rig, 1, n + 1, &data[n], 1);
-        struct rig_tally one = {.left = 1};
+        struct rig_counter one = {.left = 1};
         rig_post(rig, rank, rank == 1 ? &tally : &one, &transfers[n]);
         RIG_EXPECT(rank == 1 || rig_wait(rig, rank, &one) == MUSTER_OK);
         RIG_EXPECT(data[n] == (char)n);
@@ -400,9 +401,9 @@ static char *call_the_dead(struct rig *rig, uint32_t rank, void *user)
     if (rank == 1) {
         return NULL;
     }
-    char *complaint = exchange(rig, rank, 0, 1, 1000);
-    RIG_EXPECT(complaint != NULL && strstr(complaint, "link to rank 1 (host host-1)") != NULL);
-    free(complaint);
+    char *error = exchange(rig, rank, 0, 1, 1000);
+    RIG_EXPECT(error != NULL && strstr(error, "link to rank 1 (host host-1)") != NULL);
+    free(error);
     return NULL;
 }
 
@@ -423,15 +424,15 @@ enum { THREADS = 3, CALLS = 60 };
 struct thread {
     struct rig *rig;
     uint32_t rank, context;
-    char *complaint;
+    char *error;
     pthread_t thread;
 };
 
 static void *exchange_often(void *argument)
 {
     struct thread *thread = argument;
-    for (uint64_t i = 1; i <= CALLS && thread->complaint == NULL; i++) {
-        thread->complaint = exchange(thread->rig, thread->rank, thread->context, i, i * 700);
+    for (uint64_t i = 1; i <= CALLS && thread->error == NULL; i++) {
+        thread->error = exchange(thread->rig, thread->rank, thread->context, i, i * 700);
     }
     return NULL;
 }
@@ -444,15 +445,15 @@ static char *many_threads(struct rig *rig, uint32_t rank, void *user)
         threads[i] = (struct thread){.rig = rig, .rank = rank, .context = i};
         RIG_EXPECT(pthread_create(&threads[i].thread, NULL, exchange_often, &threads[i]) == 0);
     }
-    char *complaint = NULL;
+    char *error = NULL;
     for (uint32_t i = 0; i < THREADS; i++) {
         pthread_join(threads[i].thread, NULL);
-        if (threads[i].complaint != NULL) {
-            free(complaint);
-            complaint = threads[i].complaint;
+        if (threads[i].error != NULL) {
+            free(error);
+            error = threads[i].error;
         }
     }
-    return complaint;
+    return error;
 }
 
 static void several_threads_wait_at_once(void **state)

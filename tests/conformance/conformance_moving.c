@@ -25,8 +25,8 @@ static char *one_message(struct rig *rig, uint32_t rank, void *user)
     const struct order *order = user;
     char *data = malloc(order->size + 1);
     char token = 0;
-    struct rig_tally first = {.left = 1};
-    struct rig_tally second = {.left = 1};
+    struct rig_counter first = {.left = 1};
+    struct rig_counter second = {.left = 1};
     bool sender = rank == 0;
     rig_fill(data, order->size + 1, sender ? order->size : 999);
     struct muster_transfer message = sender
@@ -81,7 +81,7 @@ static char *exchange_large(struct rig *rig, uint32_t rank, void *user)
     char *out = malloc(size);
     char *in = malloc(size);
     rig_fill(out, size, rank);
-    struct rig_tally tally = {.left = 2};
+    struct rig_counter tally = {.left = 2};
     struct muster_transfer send = rig_send(rig, 1 - rank, 1, out, size);
     struct muster_transfer receive = rig_receive(rig, 1 - rank, 1, in, size);
     rig_post(rig, rank, &tally, &send);
@@ -124,7 +124,7 @@ static void set_key(struct muster_transfer *transfer, uint32_t i)
 static char *many_out_of_order(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
-    struct rig_tally tally = {.left = 2 * MANY};
+    struct rig_counter tally = {.left = 2 * MANY};
     struct muster_transfer *transfers = calloc(2 * MANY, sizeof *transfers);
     char *data = calloc(2 * MANY, MANY_SIZE);
     for (uint32_t k = 0; k < MANY; k++) {
@@ -168,8 +168,8 @@ static char *flood(struct rig *rig, uint32_t rank, void *user)
     struct muster_transfer *transfers = calloc(FLOOD + 1, sizeof *transfers);
     char *data = malloc((size_t)FLOOD * FLOOD_SIZE);
     char token = 0;
-    struct rig_tally tally = {.left = FLOOD};
-    struct rig_tally go = {.left = 1};
+    struct rig_counter tally = {.left = FLOOD};
+    struct rig_counter go = {.left = 1};
     rig_fill(data, (uint64_t)FLOOD * FLOOD_SIZE, rank == 0 ? 7 : 8);
     for (uint32_t i = 0; i < FLOOD; i++) {
         /* The receiver asks for the last one first. */
@@ -213,7 +213,7 @@ static void a_flood_of_early_messages_is_bounded_and_arrives(void **state)
 enum { ELEMENT = 12 }; /* no power of two: segments are cut to whole elements */
 
 struct collector {
-    struct rig_tally tally; /* first: the transfer's owner */
+    struct rig_counter tally; /* first: the transfer's owner */
     uint64_t next;
     bool wrong;
     unsigned char *data;
@@ -269,7 +269,7 @@ static char *all_to_all(struct rig *rig, uint32_t rank, void *user)
     uint64_t size = *(const uint64_t *)user;
     struct muster_transfer transfers[2 * RIG_MAX];
     char *data = malloc(2 * RIG_MAX * size);
-    struct rig_tally tally = {.left = 2 * (rig->count - 1)};
+    struct rig_counter tally = {.left = 2 * (rig->count - 1)};
     for (uint32_t i = 0; i < rig->count; i++) {
         if (i == rank) {
             continue;

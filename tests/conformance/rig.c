@@ -93,7 +93,7 @@ struct actor {
     uint32_t rank;
     rig_function function;
     void *user;
-    char *complaint;
+    char *error;
     pthread_t thread;
 };
 
@@ -103,7 +103,7 @@ static void *act(void *argument)
     if (actor->rig->transport->prepare != NULL) {
         actor->rig->transport->prepare(actor->rank, NULL);
     }
-    actor->complaint = actor->function(actor->rig, actor->rank, actor->user);
+    actor->error = actor->function(actor->rig, actor->rank, actor->user);
     return NULL;
 }
 
@@ -117,10 +117,10 @@ void rig_run(struct rig *rig, rig_function function, void *user)
     char *first = NULL;
     for (uint32_t i = 0; i < rig->count; i++) {
         (void)pthread_join(actors[i].thread, NULL);
-        if (actors[i].complaint != NULL) {
-            print_error("rank %u: %s\n", i, actors[i].complaint);
+        if (actors[i].error != NULL) {
+            print_error("rank %u: %s\n", i, actors[i].error);
             free(first);
-            first = actors[i].complaint;
+            first = actors[i].error;
         }
     }
     bool failed = first != NULL;
@@ -128,7 +128,7 @@ void rig_run(struct rig *rig, rig_function function, void *user)
     assert_false(failed);
 }
 
-char *rig_complaint(const char *format, ...)
+char *rig_error(const char *format, ...)
 {
     char *text = NULL;
     va_list arguments;
@@ -142,7 +142,7 @@ char *rig_complaint(const char *format, ...)
 
 static void count_down(struct muster_transfer *transfer)
 {
-    struct rig_tally *tally = transfer->owner;
+    struct rig_counter *tally = transfer->owner;
     tally->left--;
     if (transfer->status != MUSTER_OK && tally->status == MUSTER_OK) {
         tally->status = transfer->status;
@@ -184,7 +184,7 @@ struct muster_transfer rig_receive(const struct rig *rig, uint32_t peer, uint64_
 
 /* The tally belongs to the fabric's lock from the first post on: it is set up before, and a failed
  * post is counted as posted and left undone, which rig_wait() sees by the status. */
-void rig_post(struct rig *rig, uint32_t rank, struct rig_tally *tally,
+void rig_post(struct rig *rig, uint32_t rank, struct rig_counter *tally,
               struct muster_transfer *transfer)
 {
     transfer->owner = tally;
@@ -196,17 +196,17 @@ void rig_post(struct rig *rig, uint32_t rank, struct rig_tally *tally,
     }
 }
 
-muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_tally *tally)
+muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_counter *tally)
 {
     muster_status status = muster_fabric_wait(rig->fabrics[rank], rig->generation, &tally->finished,
-                                              muster_clock_after_ms(RIG_PATIENCE_MS));
+                                              muster_clock_after_ms(RIG_TIMEOUT_MS));
     if (status != MUSTER_OK) {
         return status;
     }
     return tally->status;
 }
 
-void rig_look(struct rig *rig, uint32_t rank, uint32_t ms)
+void rig_progress(struct rig *rig, uint32_t rank, uint32_t ms)
 {
     bool never = false;
     muster_status status =
@@ -214,16 +214,16 @@ void rig_look(struct rig *rig, uint32_t rank, uint32_t ms)
     (void)status;
 }
 
-struct rig_tally rig_send_unasked(struct rig *rig)
+struct rig_counter rig_send_unexpected(struct rig *rig)
 {
     char byte = 0;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer send = rig_send(rig, 0, 1, &byte, 1);
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     rig_post(rig, 1, &tally, &send);
     while (!tally.finished && muster_clock_ns() < deadline_ns) {
-        rig_look(rig, 0, 1);
-        rig_look(rig, 1, 1);
+        rig_progress(rig, 0, 1);
+        rig_progress(rig, 1, 1);
     }
     assert_true(tally.finished);
     return tally;
@@ -233,7 +233,7 @@ char *rig_exchange_with(struct rig *rig, uint32_t rank, uint32_t peer)
 {
     char out = (char)rank;
     char in = -1;
-    struct rig_tally tally = {.left = 2};
+    struct rig_counter tally = {.left = 2};
     struct muster_transfer send = rig_send(rig, peer, 1, &out, 1);
     struct muster_transfer receive = rig_receive(rig, peer, 1, &in, 1);
     rig_post(rig, rank, &tally, &send);
@@ -241,8 +241,8 @@ char *rig_exchange_with(struct rig *rig, uint32_t rank, uint32_t peer)
     muster_status status = rig_wait(rig, rank, &tally);
     if (status != MUSTER_OK) {
         muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 1);
-        return rig_complaint("rank %u with %u: %s", rank, peer,
-                             tally.finished ? tally.reason : muster_last_error());
+        return rig_error("rank %u with %u: %s", rank, peer,
+                         tally.finished ? tally.reason : muster_last_error());
     }
     RIG_EXPECT(in == (char)peer);
     return NULL;

@@ -10,7 +10,7 @@
 
 enum {
     RIG_MAX = 8,
-    RIG_PATIENCE_MS = 60000, /* nothing that works takes so long, also on a busy machine */
+    RIG_TIMEOUT_MS = 60000, /* nothing that works takes so long, also on a busy machine */
 };
 
 /* How the fabrics under test are made: see fabrics.h. */
@@ -49,17 +49,17 @@ typedef char *(*rig_function)(struct rig *rig, uint32_t rank, void *user);
 void rig_run(struct rig *rig, rig_function function, void *user);
 
 /* printf to a string that rig_run() frees. */
-char *rig_complaint(const char *format, ...) MUSTER_PRINTF(1, 2);
-#define RIG_EXPECT(condition)                                                      \
-    do {                                                                           \
-        if (!(condition)) {                                                        \
-            return rig_complaint("%s:%d: %s (%s)", __FILE__, __LINE__, #condition, \
-                                 muster_last_error());                             \
-        }                                                                          \
+char *rig_error(const char *format, ...) MUSTER_PRINTF(1, 2);
+#define RIG_EXPECT(condition)                                                  \
+    do {                                                                       \
+        if (!(condition)) {                                                    \
+            return rig_error("%s:%d: %s (%s)", __FILE__, __LINE__, #condition, \
+                             muster_last_error());                             \
+        }                                                                      \
     } while (0)
 
 /* Counts transfers of one operation. */
-struct rig_tally {
+struct rig_counter {
     uint32_t left;
     bool finished;        /* all are done, or one has failed */
     muster_status status; /* of the first that failed */
@@ -74,15 +74,15 @@ struct muster_transfer rig_receive(const struct rig *rig, uint32_t peer, uint64_
 extern const struct muster_call rig_call;
 
 /* Posts and counts it; a failed post fails the tally. */
-void rig_post(struct rig *rig, uint32_t rank, struct rig_tally *tally,
+void rig_post(struct rig *rig, uint32_t rank, struct rig_counter *tally,
               struct muster_transfer *transfer);
-/* Waits for all of them, at most RIG_PATIENCE_MS; gives the tally's status, or the wait's. */
-muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_tally *tally);
+/* Waits for all of them, at most RIG_TIMEOUT_MS; gives the tally's status, or the wait's. */
+muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_counter *tally);
 
 /* The rank's fabric moves on for so long, though nobody waits for anything. */
-void rig_look(struct rig *rig, uint32_t rank, uint32_t ms);
+void rig_progress(struct rig *rig, uint32_t rank, uint32_t ms);
 /* Rank 1 sends a byte to rank 0, which does not receive it. Moves both on until that has ended. */
-struct rig_tally rig_send_unasked(struct rig *rig);
+struct rig_counter rig_send_unexpected(struct rig *rig);
 
 /* A byte each way, as operation 1 of context 0: with a peer; and, for rig_run(), between ranks 0
  * and 1. */

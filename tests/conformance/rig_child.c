@@ -44,7 +44,7 @@ struct rig_child rig_child_start(const struct rig_transport *transport, rig_life
     return (struct rig_child){.pid = pid, .to = to[1], .from = from[0]};
 }
 
-void rig_child_meet(const struct rig_child *child, struct rig *rig,
+void rig_child_link(const struct rig_child *child, struct rig *rig,
                     const struct rig_transport *transport)
 {
     rig_init(rig, transport, 1);

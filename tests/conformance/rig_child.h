@@ -18,7 +18,7 @@ typedef void (*rig_life)(struct rig *rig);
 struct rig_child rig_child_start(const struct rig_transport *transport, rig_life live);
 
 /* The parent's rig, of which it is rank 0. */
-void rig_child_meet(const struct rig_child *child, struct rig *rig,
+void rig_child_link(const struct rig_child *child, struct rig *rig,
                     const struct rig_transport *transport);
 
 /* Kills it if it still lives, and finishes the rig. */

@@ -27,7 +27,8 @@ void rig_flow_finish(void)
     free(rig_flow.in);
 }
 
-void rig_flow_take(struct muster_transfer *transfer, uint64_t offset, const void *data, size_t size)
+void rig_flow_consume(struct muster_transfer *transfer, uint64_t offset, const void *data,
+                      size_t size)
 {
     (void)transfer;
     memcpy(rig_flow.in + offset, data, size);
@@ -37,14 +38,14 @@ void rig_flow_take(struct muster_transfer *transfer, uint64_t offset, const void
     }
 }
 
-char *rig_flow_move(struct rig *rig, uint32_t rank, void *user)
+char *rig_flow_transfer(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer transfer =
         rank == 1 ? rig_send(rig, 0, RIG_FLOW_SEQUENCE, rig_flow.out, RIG_FLOW_BYTES)
                   : rig_receive(rig, 1, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
-    transfer.consume = rank == 0 ? rig_flow_take : NULL;
+    transfer.consume = rank == 0 ? rig_flow_consume : NULL;
     rig_post(rig, rank, &tally, &transfer);
     rig_flow.statuses[rank] = rig_wait(rig, rank, &tally);
     (void)snprintf(rig_flow.reasons[rank], sizeof rig_flow.reasons[rank], "%s",
@@ -58,7 +59,7 @@ char *rig_flow_move(struct rig *rig, uint32_t rank, void *user)
 
 void rig_flow_expect_lost(struct rig *rig, const char *words)
 {
-    rig_run(rig, rig_flow_move, NULL);
+    rig_run(rig, rig_flow_transfer, NULL);
     assert_true(rig_flow.struck);
     for (int i = 0; i < 2; i++) {
         print_message("rank %d: %s: %s\n", i, muster_status_name(rig_flow.statuses[i]),
@@ -75,7 +76,7 @@ static void run_without_fault(struct rig *rig)
 {
     rig_flow.strike = NULL;
     memset(rig_flow.in, 0, RIG_FLOW_BYTES);
-    rig_run(rig, rig_flow_move, NULL);
+    rig_run(rig, rig_flow_transfer, NULL);
 }
 
 static void expect_all(void)
@@ -95,7 +96,7 @@ void rig_flow_expect_moved(struct rig *rig)
     expect_all();
 }
 
-void rig_flow_go_on(struct rig *rig)
+void rig_flow_expect_recovered(struct rig *rig)
 {
     rig_begin(rig);
     run_without_fault(rig);

@@ -19,18 +19,18 @@ void rig_flow_start(void (*strike)(void));
 void rig_flow_finish(void);
 
 /* The receiver's consume. */
-void rig_flow_take(struct muster_transfer *transfer, uint64_t offset, const void *data,
-                   size_t size);
+void rig_flow_consume(struct muster_transfer *transfer, uint64_t offset, const void *data,
+                      size_t size);
 
 /* For rig_run(): moves it. Whose link ends has it reported, and the other hears of it: as the
  * service does it. */
-char *rig_flow_move(struct rig *rig, uint32_t rank, void *user);
+char *rig_flow_transfer(struct rig *rig, uint32_t rank, void *user);
 
 /* Moves it, with the fault. It must end at both ranks, and one must say these words. */
 void rig_flow_expect_lost(struct rig *rig, const char *words);
 /* The next generation moves it without a fault; or the one after that, because a link may be
  * noticed to be broken as late as that. */
-void rig_flow_go_on(struct rig *rig);
+void rig_flow_expect_recovered(struct rig *rig);
 /* Moves it without a fault. All of it must come. */
 void rig_flow_expect_moved(struct rig *rig);
 

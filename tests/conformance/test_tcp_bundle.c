@@ -1,6 +1,6 @@
 /* Links of several TCP connections: the suite, and connections that are cut. */
 #include "tests/conformance/conformance.h"
-#include "tests/conformance/saboteur.h"
+#include "tests/conformance/fault_injector.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -16,18 +16,18 @@ static void connections_that_are_cut_are_reopened_and_nothing_is_lost(void **sta
     (void)state;
     const struct rig_transport transport = {
         .name = "tcp", .transports = "tcp", .options.tcp_connections = CONNECTIONS};
-    saboteur_run(&(struct saboteur_wish){.transport = &transport,
-                                         .connections = CONNECTIONS,
-                                         .times = TIMES,
-                                         .cut = saboteur_shut_down});
+    fault_injector_run(&(struct fault_injection){.transport = &transport,
+                                                 .connections = CONNECTIONS,
+                                                 .times = TIMES,
+                                                 .cut = fault_injector_shut_down});
 }
 
 static char *wait_for_nothing(struct rig *rig, uint32_t rank, void *user)
 {
     pthread_barrier_t *open = user;
     unsigned char byte = 0;
-    struct rig_tally first = {.left = 2};
-    struct rig_tally second = {.left = 1};
+    struct rig_counter first = {.left = 2};
+    struct rig_counter second = {.left = 1};
     struct muster_transfer send = rig_send(rig, 1 - rank, 1, &byte, 1);
     struct muster_transfer receive = rig_receive(rig, 1 - rank, 1, &byte, 1);
     struct muster_transfer never = rig_receive(rig, 1 - rank, 2, &byte, 1);
@@ -37,7 +37,7 @@ static char *wait_for_nothing(struct rig *rig, uint32_t rank, void *user)
     (void)pthread_barrier_wait(open);
     if (rank == 0) {
         unsigned seed = 0;
-        (void)saboteur_shut_down(CONNECTIONS, &seed);
+        (void)fault_injector_shut_down(CONNECTIONS, &seed);
     }
     rig_post(rig, rank, &second, &never);
     RIG_EXPECT(rig_wait(rig, rank, &second) == MUSTER_REJOIN);
@@ -64,12 +64,12 @@ static void a_link_is_lost_with_its_last_connection(void **state)
  */
 static bool await_figures(const struct rig *rig, uint32_t opened, uint32_t lost)
 {
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     uint32_t reached = 0;
     while (reached < rig->count && muster_clock_ns() < deadline_ns) {
         reached = 0;
         for (uint32_t rank = 0; rank < rig->count; rank++) {
-            rig_look((struct rig *)rig, rank, 1);
+            rig_progress((struct rig *)rig, rank, 1);
             struct muster_fabric_figures figures = muster_fabric_figures(rig->fabrics[rank]);
             reached += figures.connections_opened >= opened && figures.connections_lost == lost;
         }
@@ -91,7 +91,7 @@ static void a_link_that_has_lost_connections_outlives_a_generation(void **state)
     for (uint32_t i = 0; i < TIMES; i++) {
         rig_run(&rig, rig_exchange, NULL);
         assert_true(await_figures(&rig, CONNECTIONS - 1 + lost, lost));
-        lost += saboteur_shut_down(CONNECTIONS - 1, &seed);
+        lost += fault_injector_shut_down(CONNECTIONS - 1, &seed);
         assert_true(await_figures(&rig, 0, lost));
         rig_begin(&rig);
     }

@@ -1,7 +1,7 @@
 /* Links over RDMA with simulated devices: the suite, and paths that break under traffic in both
  * directions, with acknowledgements that are late or missing. */
 #include "tests/conformance/conformance.h"
-#include "tests/conformance/saboteur.h"
+#include "tests/conformance/fault_injector.h"
 #include "tests/support/verbs_pretend.h"
 #include "worker/fabric/verbs/verbs_settings.h"
 
@@ -39,7 +39,7 @@ static uint32_t break_pairs(uint32_t count, unsigned *seed)
 static void frames_of_broken_queue_pairs_are_sent_by_others(void **state)
 {
     (void)state;
-    saboteur_run(&(struct saboteur_wish){
+    fault_injector_run(&(struct fault_injection){
         .transport = &two_devices, .connections = CONNECTIONS, .times = TIMES, .cut = break_pairs});
     assert_int_equal(verbs_pretend_violations(), 0);
 }
@@ -47,10 +47,10 @@ static void frames_of_broken_queue_pairs_are_sent_by_others(void **state)
 static void frames_of_closed_paths_are_sent_by_others(void **state)
 {
     (void)state;
-    saboteur_run(&(struct saboteur_wish){.transport = &two_devices,
-                                         .connections = CONNECTIONS,
-                                         .times = TIMES,
-                                         .cut = saboteur_shut_down});
+    fault_injector_run(&(struct fault_injection){.transport = &two_devices,
+                                                 .connections = CONNECTIONS,
+                                                 .times = TIMES,
+                                                 .cut = fault_injector_shut_down});
     assert_int_equal(verbs_pretend_violations(), 0);
 }
 
@@ -86,8 +86,8 @@ static char *withdraw_in_the_middle(struct rig *rig, uint32_t rank, void *user)
     unsigned *seed = user;
     unsigned char *kept = malloc(LARGE_BYTES);
     for (uint64_t i = 1; i <= WITHDRAWALS; i++) {
-        struct rig_tally tally = {.left = 1};
-        struct rig_tally beside = {.left = 1};
+        struct rig_counter tally = {.left = 1};
+        struct rig_counter beside = {.left = 1};
         void *memory = map_large();
         RIG_EXPECT(memory != NULL && kept != NULL);
         rig_fill(memory, LARGE_BYTES, 2 * i);
@@ -102,7 +102,7 @@ static char *withdraw_in_the_middle(struct rig *rig, uint32_t rank, void *user)
         if (rank == 1) {
             uint64_t until = verbs_pretend_steps() + (uint64_t)rand_r(seed) % STEPS;
             while (verbs_pretend_steps() < until && !beside.finished) {
-                rig_look(rig, rank, 1);
+                rig_progress(rig, rank, 1);
             }
             broken += verbs_pretend_break(all_are_open(rig) ? 1 : 0);
             muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 2 * i);
@@ -141,15 +141,15 @@ static void withdrawn_memory_is_not_read_and_other_messages_arrive(void **state)
 static char *lose_all(struct rig *rig, uint32_t rank, void *user)
 {
     unsigned char byte = 0;
-    struct rig_tally never = {.left = 1};
-    char *complaint = rig_exchange(rig, rank, user);
-    if (complaint != NULL) {
-        return complaint;
+    struct rig_counter never = {.left = 1};
+    char *error = rig_exchange(rig, rank, user);
+    if (error != NULL) {
+        return error;
     }
     struct muster_transfer receive = rig_receive(rig, 1 - rank, 3, &byte, 1);
     rig_post(rig, rank, &never, &receive);
     while (rank == 0 && !all_are_open(rig)) {
-        rig_look(rig, rank, 1);
+        rig_progress(rig, rank, 1);
     }
     if (rank == 0) {
         RIG_EXPECT(verbs_pretend_break(CONNECTIONS) == CONNECTIONS);
@@ -158,7 +158,7 @@ static char *lose_all(struct rig *rig, uint32_t rank, void *user)
     bool words = strstr(never.reason, "RDMA device pretend") != NULL ||
                  strstr(never.reason, "it closed the connection without goodbye") != NULL;
     muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 3);
-    return words ? NULL : rig_complaint("%s", never.reason);
+    return words ? NULL : rig_error("%s", never.reason);
 }
 
 static void a_link_is_lost_with_its_last_path_and_the_devices_reason(void **state)

@@ -34,7 +34,7 @@ static void strike_and_go_on(void (*strike)(void), const char *words)
     rig_flow_start(strike);
     rig_init(&rig, &verbs, 2);
     rig_flow_expect_lost(&rig, words);
-    rig_flow_go_on(&rig);
+    rig_flow_expect_recovered(&rig);
     assert_true(verbs_spy_pairs() > 0);
     rig_finish(&rig);
     rig_flow_finish();
@@ -64,14 +64,13 @@ static void a_queue_pair_in_error_ends_its_link(void **state)
 static char *await_paths(struct rig *rig, uint32_t rank, void *user)
 {
     uint64_t others = *(const uint64_t *)user;
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
-    char *complaint = rig_exchange(rig, rank, NULL);
-    while (complaint == NULL &&
-           muster_fabric_figures(rig->fabrics[rank]).connections_opened < others &&
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
+    char *error = rig_exchange(rig, rank, NULL);
+    while (error == NULL && muster_fabric_figures(rig->fabrics[rank]).connections_opened < others &&
            muster_clock_ns() < deadline_ns) {
-        rig_look(rig, rank, 5);
+        rig_progress(rig, rank, 5);
     }
-    return complaint;
+    return error;
 }
 
 static void a_link_of_several_queue_pairs_goes_on_without_one(void **state)
@@ -85,7 +84,7 @@ static void a_link_of_several_queue_pairs_goes_on_without_one(void **state)
     rig_init(&rig, &several, 2);
     rig_run(&rig, await_paths, &others);
     assert_int_equal(verbs_spy_pairs(), 2 * PATHS);
-    rig_run(&rig, rig_flow_move, NULL);
+    rig_run(&rig, rig_flow_transfer, NULL);
     assert_true(rig_flow.struck);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(rig_flow.statuses[i], MUSTER_OK);
@@ -101,9 +100,9 @@ static char *exchange_with_all(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
     for (uint32_t step = 1; step < rig->count; step++) {
-        char *complaint = rig_exchange_with(rig, rank, rank ^ step);
-        if (complaint != NULL) {
-            return complaint;
+        char *error = rig_exchange_with(rig, rank, rank ^ step);
+        if (error != NULL) {
+            return error;
         }
     }
     return NULL;
@@ -150,7 +149,7 @@ static void kill_oneself(void)
 /* The main function of a child: one end of a flow. */
 static void send_large(struct rig *rig)
 {
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer send = rig_send(rig, 0, RIG_FLOW_SEQUENCE, rig_flow.out, RIG_FLOW_BYTES);
     rig_post(rig, 0, &tally, &send);
     (void)!rig_wait(rig, 0, &tally);
@@ -158,9 +157,9 @@ static void send_large(struct rig *rig)
 
 static void receive_large(struct rig *rig)
 {
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer receive = rig_receive(rig, 0, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
-    receive.consume = rig_flow_take;
+    receive.consume = rig_flow_consume;
     rig_flow.strike = kill_oneself;
     rig_post(rig, 0, &tally, &receive);
     (void)!rig_wait(rig, 0, &tally);
@@ -172,11 +171,11 @@ static void a_sender_killed_in_a_large_message_is_lost(void **state)
     struct rig rig;
     rig_flow_start(NULL);
     child = rig_child_start(&verbs, send_large);
-    rig_child_meet(&child, &rig, &verbs);
+    rig_child_link(&child, &rig, &verbs);
     rig_flow.strike = kill_peer;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer receive = rig_receive(&rig, 1, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
-    receive.consume = rig_flow_take;
+    receive.consume = rig_flow_consume;
     rig_post(&rig, 0, &tally, &receive);
     assert_int_equal(rig_wait(&rig, 0, &tally), MUSTER_REJOIN);
     assert_true(rig_flow.struck);
@@ -192,8 +191,8 @@ static void a_receiver_killed_in_a_large_message_is_lost(void **state)
     struct rig rig;
     rig_flow_start(NULL);
     child = rig_child_start(&verbs, receive_large);
-    rig_child_meet(&child, &rig, &verbs);
-    struct rig_tally tally = {.left = 1};
+    rig_child_link(&child, &rig, &verbs);
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer send =
         rig_send(&rig, 1, RIG_FLOW_SEQUENCE, rig_flow.out, RIG_FLOW_BYTES);
     rig_post(&rig, 0, &tally, &send);
@@ -210,15 +209,15 @@ static void a_sender_stopped_in_a_large_message_is_waited_for(void **state)
     struct rig rig;
     rig_flow_start(NULL);
     child = rig_child_start(&verbs, send_large);
-    rig_child_meet(&child, &rig, &verbs);
+    rig_child_link(&child, &rig, &verbs);
     rig_flow.strike = stop_peer;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer receive = rig_receive(&rig, 1, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
-    receive.consume = rig_flow_take;
+    receive.consume = rig_flow_consume;
     rig_post(&rig, 0, &tally, &receive);
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (!rig_flow.struck && muster_clock_ns() < deadline_ns) {
-        rig_look(&rig, 0, 10);
+        rig_progress(&rig, 0, 10);
     }
     assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &tally.finished,
                                         muster_clock_after_ms(STOPPED_MS)),
@@ -264,8 +263,8 @@ static void a_process_that_may_lock_no_memory_says_so_and_uses_tcp(void **state)
 
 static char *move_and_exchange(struct rig *rig, uint32_t rank, void *user)
 {
-    char *complaint = exchange_with_all(rig, rank, user);
-    return complaint != NULL || rank > 1 ? complaint : rig_flow_move(rig, rank, user);
+    char *error = exchange_with_all(rig, rank, user);
+    return error != NULL || rank > 1 ? error : rig_flow_transfer(rig, rank, user);
 }
 
 static void links_use_tcp_when_lockable_memory_runs_out(void **state)

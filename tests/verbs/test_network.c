@@ -1,7 +1,7 @@
 /* Faults of the network between two RDMA devices of a guest: cables are pulled, interfaces go down,
  * packets are lost, or are too large for the way. */
+#include "tests/conformance/fault_injector.h"
 #include "tests/conformance/rig_flow.h"
-#include "tests/conformance/saboteur.h"
 #include "tests/support/guest.h"
 #include "tests/support/sweep.h"
 #include "tests/support/verbs_spy.h"
@@ -39,7 +39,7 @@ static void read_log(char ret_text[LOG_BYTES])
 /* Returns after a while even if they never appear. */
 static void await_in_log(const char *words)
 {
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     char text[LOG_BYTES] = "";
     while (strstr(text, words) == NULL && muster_clock_ns() < deadline_ns) {
         (void)sched_yield();
@@ -127,7 +127,7 @@ static void strike_and_mend(void (*strike)(void), const char *words, void (*mend
     rig_init(&rig, &network, 2);
     rig_flow_expect_lost(&rig, words);
     mend();
-    rig_flow_go_on(&rig);
+    rig_flow_expect_recovered(&rig);
     assert_true(verbs_spy_pairs() > 0);
     rig_finish(&rig);
     rig_flow_finish();
@@ -163,7 +163,7 @@ static void a_port_that_went_down_is_noticed_and_tcp_is_used(void **state)
     guest_plug(0, false);
     rig_flow.struck = true;
     rig_flow_expect_lost(&rig, "RDMA device rxe");
-    rig_flow_go_on(&rig);
+    rig_flow_expect_recovered(&rig);
     assert_int_equal(verbs_spy_pairs(), 0);
     guest_plug(0, true);
     rig_finish(&rig);
@@ -232,7 +232,7 @@ static void lose_one_and_go_on(uint32_t (*cut)(uint32_t count, unsigned *seed), 
 {
     char text[LOG_BYTES];
     start_log();
-    saboteur_run(&(struct saboteur_wish){
+    fault_injector_run(&(struct fault_injection){
         .transport = &two_each, .connections = 2, .times = 1, .cut = cut, .mend = mend});
     finish_log(text);
     assert_in_range(count_words(text, "no further path over RDMA: "), 1, 2);
@@ -347,7 +347,7 @@ static void ipv6_addresses_work_and_do_not_mix_with_ipv4(void **state)
 
     ipv6.prepare = let_rank_1_have_ipv4;
     rig_init(&rig, &ipv6, 2);
-    struct rig_tally tally = rig_send_unasked(&rig);
+    struct rig_counter tally = rig_send_unexpected(&rig);
     assert_int_equal(tally.status, MUSTER_REJOIN);
     /* The acceptor logs the reason; the dialler, that it was refused. */
     if (strstr(tally.reason, "MUSTER_VERBS_GID") == NULL &&

@@ -2,7 +2,7 @@
  * under traffic in both directions. tests/conformance/test_verbs_pretend.c has random faults of
  * simulated devices, which is faster. */
 #include "tests/conformance/conformance.h"
-#include "tests/conformance/saboteur.h"
+#include "tests/conformance/fault_injector.h"
 #include "tests/support/guest.h"
 #include "tests/support/verbs_spy.h"
 
@@ -34,7 +34,7 @@ static uint32_t break_pair(uint32_t count, unsigned *seed)
 static void frames_of_broken_queue_pairs_are_sent_by_others(void **state)
 {
     (void)state;
-    saboteur_run(&(struct saboteur_wish){
+    fault_injector_run(&(struct fault_injection){
         .transport = &two_devices, .connections = CONNECTIONS, .times = TIMES, .cut = break_pair});
     verbs_spy_expect_nothing_held();
 }
@@ -42,10 +42,10 @@ static void frames_of_broken_queue_pairs_are_sent_by_others(void **state)
 static void frames_of_closed_paths_are_sent_by_others(void **state)
 {
     (void)state;
-    saboteur_run(&(struct saboteur_wish){.transport = &two_devices,
-                                         .connections = CONNECTIONS,
-                                         .times = TIMES,
-                                         .cut = saboteur_shut_down});
+    fault_injector_run(&(struct fault_injection){.transport = &two_devices,
+                                                 .connections = CONNECTIONS,
+                                                 .times = TIMES,
+                                                 .cut = fault_injector_shut_down});
     verbs_spy_expect_nothing_held();
 }
 

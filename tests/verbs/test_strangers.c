@@ -1,6 +1,6 @@
 /* Connections from anything but members to the port for links over RDMA: what they do to TCP's
  * port, and wrong greetings. */
-#include "tests/conformance/strangers.h"
+#include "tests/conformance/rejection_suite.h"
 #include "tests/support/guest.h"
 #include "tests/support/schedules.h"
 #include "tests/support/verbs_spy.h"
@@ -40,10 +40,10 @@ static void make_greeting(const struct rig *rig, unsigned char ret_bytes[VERBS_G
 static void await_answer(struct rig *rig, int fd)
 {
     char byte;
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     ssize_t got = -1;
     do {
-        rig_look(rig, 0, 5);
+        rig_progress(rig, 0, 5);
         got = recv(fd, &byte, 1, MSG_DONTWAIT);
     } while (got < 0 && errno == EAGAIN && muster_clock_ns() < deadline_ns);
     assert_true(got >= 0 || errno == ECONNRESET);
@@ -55,18 +55,18 @@ static void greet(const unsigned char *greeting, size_t size, bool silent)
     struct rig rig;
     unsigned char bytes[MUSTER_HELLO_SIZE];
     rig_init(&rig, &verbs, 2);
-    struct muster_hello hello = stranger_hello(&rig);
+    struct muster_hello hello = rejection_suite_hello(&rig);
     muster_hello_encode(&hello, bytes);
-    int fd = stranger_connect(&rig, 0);
+    int fd = rejection_suite_connect(&rig, 0);
     assert_true(fd >= 0);
-    stranger_send(fd, bytes, sizeof bytes);
-    stranger_send(fd, greeting, size);
+    rejection_suite_send(fd, bytes, sizeof bytes);
+    rejection_suite_send(fd, greeting, size);
     if (silent) {
         (void)shutdown(fd, SHUT_WR);
     }
     await_answer(&rig, fd);
     close(fd);
-    rig_look(&rig, 0, 5);
+    rig_progress(&rig, 0, 5);
     rig_finish(&rig);
     verbs_spy_expect_nothing_held();
 }
@@ -98,16 +98,16 @@ static void a_queue_pair_that_does_not_exist_is_given_up(void **state)
     unsigned char bytes[VERBS_HELLO_SIZE];
     char rest[VERBS_ANSWER_SIZE];
     rig_init(&rig, &verbs, 2);
-    struct muster_hello hello = stranger_hello(&rig);
+    struct muster_hello hello = rejection_suite_hello(&rig);
     muster_hello_encode(&hello, bytes);
     make_greeting(&rig, bytes + MUSTER_HELLO_SIZE);
-    int fd = stranger_connect(&rig, 0);
+    int fd = rejection_suite_connect(&rig, 0);
     assert_true(fd >= 0);
-    stranger_send(fd, bytes, sizeof bytes);
+    rejection_suite_send(fd, bytes, sizeof bytes);
     await_answer(&rig, fd);
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (verbs_spy_pairs() > 0 && muster_clock_ns() < deadline_ns) {
-        rig_look(&rig, 0, 5);
+        rig_progress(&rig, 0, 5);
     }
     assert_int_equal(verbs_spy_pairs(), 0);
     while (recv(fd, rest, sizeof rest, 0) > 0) {
@@ -125,13 +125,13 @@ static void a_hello_of_tcp_without_a_greeting_is_refused(void **state)
     struct rig rig;
     unsigned char bytes[MUSTER_HELLO_SIZE];
     rig_init(&rig, &verbs, 2);
-    struct muster_hello hello = stranger_hello(&rig);
+    struct muster_hello hello = rejection_suite_hello(&rig);
     muster_hello_encode(&hello, bytes);
-    int fd = stranger_connect(&rig, 0);
+    int fd = rejection_suite_connect(&rig, 0);
     assert_true(fd >= 0);
-    stranger_send(fd, bytes, sizeof bytes);
+    rejection_suite_send(fd, bytes, sizeof bytes);
     (void)shutdown(fd, SHUT_WR);
-    stranger_await_refused(&rig, 1);
+    rejection_suite_await(&rig, 1);
     close(fd);
     rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
@@ -143,15 +143,15 @@ int main(int count, char **arguments)
     guest_need_rdma(arguments[0]);
     verbs_spy_start();
     static unsigned char greeting[VERBS_GREETING_SIZE];
-    static const struct stranger_port port = {.transport = &verbs,
-                                              .greeting = greeting,
-                                              .greeting_size = sizeof greeting,
-                                              .answer_size = VERBS_ANSWER_SIZE};
+    static const struct rejection_suite_port port = {.transport = &verbs,
+                                                     .greeting = greeting,
+                                                     .greeting_size = sizeof greeting,
+                                                     .answer_size = VERBS_ANSWER_SIZE};
     make_greeting(NULL, greeting);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_greeting_does_no_harm),
         cmocka_unit_test(a_queue_pair_that_does_not_exist_is_given_up),
         cmocka_unit_test(a_hello_of_tcp_without_a_greeting_is_refused),
     };
-    return strangers_run(&port) + cmocka_run_group_tests(tests, NULL, NULL);
+    return rejection_suite_run(&port) + cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* What transports call: the states of a link, and the completion of transfers. */
 #include "worker/fabric/link.h"
+#include "worker/fabric/address/address.h"
 #include "worker/fabric/link_trace.h"
 
 #include <assert.h>
@@ -15,12 +16,6 @@ struct muster_link *muster_fabric_find_link(struct muster_fabric *fabric, const 
     struct muster_link *link = NULL;
     HASH_FIND_STR(fabric->by_member, member, link);
     return link;
-}
-
-bool muster_link_has_scheme(const char *address, const char *scheme)
-{
-    size_t length = strlen(scheme);
-    return strncmp(address, scheme, length) == 0 && strncmp(address + length, "://", 3) == 0;
 }
 
 static void use_transport(struct muster_link *link, uint32_t slot)
@@ -47,7 +42,8 @@ static bool choose_transport(struct muster_link *link)
     for (uint32_t i = 0; i < link->peer.address_count; i++) {
         for (uint32_t k = 0; k < fabric->transport_count; k++) {
             if ((link->tried >> k & 1) == 0 &&
-                muster_link_has_scheme(link->peer.addresses[i], fabric->transports[k].ops->name)) {
+                muster_address_has_scheme(link->peer.addresses[i],
+                                          fabric->transports[k].ops->name)) {
                 use_transport(link, k);
                 return true;
             }

@@ -324,9 +324,6 @@ uint32_t muster_fabric_own_rank(const struct muster_fabric *fabric);
 /* The link to a peer of this generation; NULL if there is none. */
 struct muster_link *muster_fabric_find_link(struct muster_fabric *fabric, const char *member);
 
-/* Whether the address begins with "SCHEME://". */
-bool muster_link_has_scheme(const char *address, const char *scheme);
-
 /* Opens the link if it is IDLE. */
 void muster_link_open(struct muster_link *link);
 

@@ -1,4 +1,4 @@
-/* What the transports have made of the options; of the rows of any registry. */
+/* The settings of transports, of any registry. */
 #include "worker/fabric/transports.h"
 
 #include <stdlib.h>

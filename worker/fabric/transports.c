@@ -1,5 +1,7 @@
-/* The registry: one row for each transport. Nothing else knows all of them. */
+/* The registry of transports, one row each. No other file knows all transports. */
 #include "worker/fabric/transports.h"
+
+#include "worker/fabric/address/address.h"
 
 #include <stdlib.h>
 
@@ -51,7 +53,8 @@ muster_status muster_transports_parse(const muster_options *options, const char 
 bool muster_fabric_address_is_local(const char *address)
 {
     for (size_t i = 0; i < TRANSPORTS_COUNT; i++) {
-        if (transports[i]->shares_memory && muster_link_has_scheme(address, transports[i]->name)) {
+        if (transports[i]->shares_memory &&
+            muster_address_has_scheme(address, transports[i]->name)) {
             return true;
         }
     }

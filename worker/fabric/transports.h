@@ -1,7 +1,7 @@
 /*
- * The registry of transports, and what they have made of the options. A fabric uses those rows that
- * its settings name. Rows stand in the order in which a member publishes their addresses, which is
- * the order in which its peers try them.
+ * The registry of transports, and their settings. A fabric uses the transports that its settings
+ * contain. The order of the rows is the order in which a member publishes their addresses, and its
+ * peers try them.
  */
 #ifndef MUSTER_WORKER_FABRIC_TRANSPORTS_H
 #define MUSTER_WORKER_FABRIC_TRANSPORTS_H
@@ -12,20 +12,19 @@ struct muster_transport_settings {
     uint32_t count;
     struct {
         const struct muster_transport *transport;
-        void *settings; /* its own; or NULL */
+        void *settings; /* the transport's own type; or NULL */
     } rows[MUSTER_TRANSPORTS_MAX];
 };
 
 /* transport_settings.c */
-/* A row more, if the options ask for it, or if it is required; the registry's, or one that a test
- * has. */
+/* Adds a transport if it is required or the options ask for it. It need not be in the registry. */
 MUSTER_CHECKED muster_status muster_transport_settings_add(
     struct muster_transport_settings *settings, const struct muster_transport *transport,
     const muster_options *options, bool required);
-/* What the transport of that name has made of the options; NULL if it is not used. */
+/* The settings of the transport with this name; NULL if it is not used, or has none. */
 void *muster_transport_settings_find(const struct muster_transport_settings *settings,
                                      const char *name);
-/* Whether a list with commas has the name. */
+/* Whether a list with commas contains the name. */
 bool muster_transport_is_named(const char *list, const char *name);
 
 #endif

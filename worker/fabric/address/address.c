@@ -1,3 +1,4 @@
+/* Addresses of links as text and as socket addresses. */
 #include "worker/fabric/address/address.h"
 
 #include <netdb.h>
@@ -25,12 +26,18 @@ static muster_status resolve(const char *host, const char *port,
     return MUSTER_OK;
 }
 
+bool muster_address_has_scheme(const char *address, const char *scheme)
+{
+    size_t length = strlen(scheme);
+    return strncmp(address, scheme, length) == 0 && strncmp(address + length, "://", 3) == 0;
+}
+
 muster_status muster_address_parse_host(const char *host, struct muster_socket_address *ret_address)
 {
     return resolve(host, "0", ret_address);
 }
 
-/* The colon before the ports; NULL if there are none. */
+/* The colon before the ports; NULL if there are no ports. */
 static const char *find_ports(const char *text)
 {
     const char *colon = strchr(text, ':');

@@ -1,4 +1,5 @@
-/* "tcp://10.0.0.1:4000" and "tcp://[::1]:4000" <-> socket addresses. */
+/* Addresses of links as text, "tcp://10.0.0.1:4000" or "tcp://[::1]:4000", and as socket addresses.
+ */
 #ifndef MUSTER_WORKER_FABRIC_ADDRESS_ADDRESS_H
 #define MUSTER_WORKER_FABRIC_ADDRESS_ADDRESS_H
 
@@ -12,28 +13,31 @@ struct muster_socket_address {
     socklen_t size;
 };
 
-/* A numeric address without scheme and port, "10.0.0.1" or "::1" or "fe80::1%eth0"; port 0. */
+/* Whether the address begins with "SCHEME://". */
+bool muster_address_has_scheme(const char *address, const char *scheme);
+
+/* A numeric address without scheme and port: "10.0.0.1", "::1", "fe80::1%eth0". The port is 0. */
 MUSTER_CHECKED muster_status muster_address_parse_host(const char *host,
                                                        struct muster_socket_address *ret_address);
 
-/* What to listen on: such an address, or "*" for all (of family AF_UNSPEC then), with a port or a
- * range of ports behind it or without: "10.0.0.1:7000-7015", "[::1]:7000". Both ports are 0 if any
- * will do. */
+/* Where to listen: such an address, or "*" for all (then the family is AF_UNSPEC); alone, or with a
+ * port or a range of ports: "10.0.0.1:7000-7015", "[::1]:7000". Without ports both are 0. */
 MUSTER_CHECKED muster_status muster_address_parse_listen(const char *text,
                                                          struct muster_socket_address *ret_address,
                                                          uint16_t *ret_first, uint16_t *ret_last);
 void muster_address_set_port(struct muster_socket_address *address, uint16_t port);
 
-/* The whole, as it is published. */
+/* A whole address of TCP, as it is published. */
 MUSTER_CHECKED muster_status muster_address_parse(const char *text,
                                                   struct muster_socket_address *ret_address);
 void muster_address_print(const struct muster_socket_address *address,
                           char ret_text[MUSTER_ADDRESS_SIZE]);
-/* The same with another scheme than "tcp"; and without host and port for what has none. */
+/* The same with another scheme than "tcp". Only the scheme for an address of another family than
+ * IP. */
 void muster_address_print_as(const char *scheme, const struct muster_socket_address *address,
                              char ret_text[MUSTER_ADDRESS_SIZE]);
 
-/* True if both ends of a connection have one address, so that it does not leave this host. */
+/* True if a connection does not leave this host: its two ends have one address. */
 bool muster_address_within_host(int fd);
 
 /* True for 0.0.0.0 and ::. */

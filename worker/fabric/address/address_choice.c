@@ -1,6 +1,6 @@
+/* Which addresses are published and dialled: a class for each address, and the order of the
+ * classes. */
 #include "worker/fabric/address/address_choice.h"
-
-#include "worker/fabric/link.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -71,7 +71,7 @@ static bool is_link_local(const struct ip *ip)
                          : ip->bytes[0] == 0xfe && (ip->bytes[1] & 0xc0) == 0x80;
 }
 
-/* What the user names ------------------------------------------------------------------------ */
+/* The option `interface` --------------------------------------------------------------------- */
 
 /* One item of the list. */
 struct item {
@@ -109,7 +109,7 @@ static bool parse_bits(const char *text, uint32_t most, uint32_t *ret_bits)
     return true;
 }
 
-/* Writes to the text: ends it before the slash. */
+/* Changes the text: ends it at the slash. */
 static muster_status parse_item(char *text, struct item *ret_item)
 {
     char *slash = strchr(text, '/');
@@ -173,7 +173,7 @@ static bool is_interface(const struct muster_host_addresses *here, const char *n
     return false;
 }
 
-/* "eth1" is that one where there is one, and else what begins so: "eth10" too. */
+/* "eth1" is the interface of this name; if there is none, all whose names begin so: "eth10". */
 static bool matches(const struct item *item, const struct muster_host_addresses *here,
                     const struct muster_host_address *each)
 {
@@ -197,10 +197,10 @@ static bool named(const struct items *items, const struct muster_host_addresses 
     return found != items->excluded;
 }
 
-/* What is published -------------------------------------------------------------------------- */
+/* Publishing --------------------------------------------------------------------------------- */
 
-/* Less is better. */
-enum publishing {
+/* Best first. */
+enum publish {
     PUBLISH_FIRST = 0,
     PUBLISH_USUAL = 1,
     PUBLISH_BRIDGE = 2,
@@ -209,8 +209,8 @@ enum publishing {
     PUBLISH_NOT = 5,
 };
 
-static enum publishing publishing_of(const struct muster_host_address *each,
-                                     const struct muster_socket_address *first)
+static enum publish publish_class(const struct muster_host_address *each,
+                                  const struct muster_socket_address *first)
 {
     struct ip ip = ip_of(&each->address);
     if (is_link_local(&ip)) {
@@ -228,7 +228,7 @@ static enum publishing publishing_of(const struct muster_host_address *each,
     return each->bridge ? PUBLISH_BRIDGE : PUBLISH_USUAL;
 }
 
-static void say_what_there_is(const struct muster_host_addresses *here, char *ret_text, size_t size)
+static void print_addresses(const struct muster_host_addresses *here, char *ret_text, size_t size)
 {
     size_t used = 0;
     ret_text[0] = '\0';
@@ -242,10 +242,10 @@ static void say_what_there_is(const struct muster_host_addresses *here, char *re
     }
 }
 
-static muster_status none_matches(const struct muster_host_addresses *here, const char *interfaces)
+static muster_status no_address(const struct muster_host_addresses *here, const char *interfaces)
 {
     char there[MUSTER_ERROR_MAX / 2];
-    say_what_there_is(here, there, sizeof there);
+    print_addresses(here, there, sizeof there);
     if (interfaces == NULL) {
         return muster_error_set(MUSTER_INVALID,
                                 "this host has no address that peers can use; "
@@ -260,7 +260,7 @@ muster_status muster_addresses_choose(const struct muster_host_addresses *here,
                                       const char *interfaces, const char *first, uint32_t most,
                                       uint32_t *ret_chosen, uint32_t *ret_count)
 {
-    struct items items = {.excluded = true}; /* all but nothing */
+    struct items items = {.excluded = true}; /* nothing */
     struct muster_socket_address wanted;
     if (interfaces != NULL) {
         TRY(parse_items(interfaces, &items));
@@ -269,41 +269,41 @@ muster_status muster_addresses_choose(const struct muster_host_addresses *here,
         TRY(muster_address_parse_host(first, &wanted));
     }
     uint32_t count = 0;
-    bool asked = interfaces != NULL && !items.excluded;
-    for (enum publishing class = PUBLISH_FIRST; class < PUBLISH_NOT; class ++) {
-        if (class == PUBLISH_LOOPBACK && count > 0 && !asked) {
-            break; /* it is for a host that has nothing else */
+    bool listed = interfaces != NULL && !items.excluded;
+    for (enum publish class = PUBLISH_FIRST; class < PUBLISH_NOT; class ++) {
+        if (class == PUBLISH_LOOPBACK && count > 0 && !listed) {
+            break; /* loopback is for hosts without other addresses */
         }
         for (uint32_t i = 0; i < here->count && count < most; i++) {
             const struct muster_host_address *each = &here->all[i];
-            if (publishing_of(each, first[0] != '\0' ? &wanted : NULL) == class &&
+            if (publish_class(each, first[0] != '\0' ? &wanted : NULL) == class &&
                 named(&items, here, each)) {
                 ret_chosen[count++] = i;
             }
         }
     }
     if (count == 0) {
-        return none_matches(here, interfaces);
+        return no_address(here, interfaces);
     }
     *ret_count = count;
     return MUSTER_OK;
 }
 
-/* What is called ----------------------------------------------------------------------------- */
+/* Dialling ----------------------------------------------------------------------------------- */
 
-/* Less is sooner. */
-enum nearness {
-    NEAR_HERE = 0,    /* an address of this host, where the peer is */
-    NEAR_NETWORK = 1, /* in a network of this host */
-    NEAR_ROUTED = 2,
-    NEAR_LINK_LOCAL = 3, /* of a network that this host is not known to be in */
-    NEAR_NOWHERE = 4,    /* this host has no address of its family */
-    NEAR_OWN = 5,        /* leads to this host, and the peer is on another */
-    NEAR_UNREADABLE = 6, /* last: calling it says what is wrong */
-    NEAR_COUNT = 7,
+/* In the order in which addresses are dialled. */
+enum distance {
+    DISTANCE_THIS_HOST = 0, /* this host's, and the peer is on it */
+    DISTANCE_NETWORK = 1,   /* in a network of this host */
+    DISTANCE_ROUTED = 2,
+    DISTANCE_LINK_LOCAL = 3, /* of a network that this host may not be in */
+    DISTANCE_NO_FAMILY = 4,  /* this host has no address of its family */
+    DISTANCE_OWN = 5,        /* this host's, and the peer is on another one */
+    DISTANCE_UNREADABLE = 6, /* last, so that the error text names it */
+    DISTANCE_COUNT = 7,
 };
 
-static enum nearness nearness_of(const struct muster_host_addresses *here, const struct ip *ip,
+static enum distance distance_of(const struct muster_host_addresses *here, const struct ip *ip,
                                  bool same_host)
 {
     bool own = is_loopback(ip);
@@ -317,30 +317,30 @@ static enum nearness nearness_of(const struct muster_host_addresses *here, const
         family = family || (mine.size == ip->size && !each->loopback && !is_link_local(&mine));
     }
     if (own) {
-        return same_host ? NEAR_HERE : NEAR_OWN;
+        return same_host ? DISTANCE_THIS_HOST : DISTANCE_OWN;
     }
     if (network) {
-        return NEAR_NETWORK;
+        return DISTANCE_NETWORK;
     }
     if (!family) {
-        return NEAR_NOWHERE;
+        return DISTANCE_NO_FAMILY;
     }
-    return is_link_local(ip) ? NEAR_LINK_LOCAL : NEAR_ROUTED;
+    return is_link_local(ip) ? DISTANCE_LINK_LOCAL : DISTANCE_ROUTED;
 }
 
-/* What is known of one address of the peer. */
+/* One address of the peer. */
 struct candidate {
-    enum nearness nearness;
-    uint32_t family; /* the size of its addresses; 0: it is no TCP address, or it was taken */
+    enum distance distance;
+    uint32_t family; /* the size of its addresses; 0: no TCP address, or in the order already */
 };
 
-/* Takes the first of this nearness, of another family than the last one if there is one. */
-static bool take_candidate(struct candidate *all, uint32_t count, enum nearness nearness,
+/* The first address at this distance whose family is not the last one's; else the first one. */
+static bool next_candidate(struct candidate *all, uint32_t count, enum distance distance,
                            uint32_t *last_family, uint32_t *ret_index)
 {
     uint32_t found = count;
     for (uint32_t i = 0; i < count; i++) {
-        if (all[i].family == 0 || all[i].nearness != nearness) {
+        if (all[i].family == 0 || all[i].distance != distance) {
             continue;
         }
         if (found == count || all[i].family != *last_family) {
@@ -366,22 +366,22 @@ uint32_t muster_addresses_order(const struct muster_host_addresses *here,
     struct candidate all[MUSTER_ADDRESSES_MAX] = {{0}};
     for (uint32_t i = 0; i < peer->address_count; i++) {
         struct muster_socket_address address;
-        if (!muster_link_has_scheme(peer->addresses[i], "tcp")) {
+        if (!muster_address_has_scheme(peer->addresses[i], "tcp")) {
             continue;
         }
         if (muster_address_parse(peer->addresses[i], &address) != MUSTER_OK) {
-            all[i] = (struct candidate){.nearness = NEAR_UNREADABLE, .family = IP_BYTES_MAX};
+            all[i] = (struct candidate){.distance = DISTANCE_UNREADABLE, .family = IP_BYTES_MAX};
             continue;
         }
         struct ip ip = ip_of(&address);
         all[i].family = ip.size;
-        all[i].nearness = nearness_of(here, &ip, same_host);
+        all[i].distance = distance_of(here, &ip, same_host);
     }
     uint32_t count = 0;
-    for (enum nearness nearness = NEAR_HERE; nearness < NEAR_COUNT; nearness++) {
+    for (enum distance distance = DISTANCE_THIS_HOST; distance < DISTANCE_COUNT; distance++) {
         uint32_t last_family = 0;
         while (
-            take_candidate(all, peer->address_count, nearness, &last_family, &ret_order[count])) {
+            next_candidate(all, peer->address_count, distance, &last_family, &ret_order[count])) {
             count++;
         }
     }

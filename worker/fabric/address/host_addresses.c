@@ -1,3 +1,4 @@
+/* The addresses of this host, from getifaddrs(). */
 #include "worker/fabric/address/host_addresses.h"
 
 #include <ifaddrs.h>
@@ -6,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A hint for the order only: without /sys nothing is a bridge. */
+/* Only changes the order. Without /sys no interface counts as a bridge. */
 static bool is_bridge(const char *interface)
 {
     char path[64 + IF_NAMESIZE];
@@ -46,7 +47,7 @@ static bool is_usable(const struct ifaddrs *each)
            (each->ifa_addr->sa_family == AF_INET || each->ifa_addr->sa_family == AF_INET6);
 }
 
-static void take_address(const struct ifaddrs *from, struct muster_host_address *to)
+static void copy_address(const struct ifaddrs *from, struct muster_host_address *to)
 {
     bool six = from->ifa_addr->sa_family == AF_INET6;
     memset(to, 0, sizeof *to);
@@ -56,7 +57,7 @@ static void take_address(const struct ifaddrs *from, struct muster_host_address 
     (void)snprintf(to->interface, sizeof to->interface, "%s", from->ifa_name);
     to->loopback = (from->ifa_flags & IFF_LOOPBACK) != 0;
     to->bridge = is_bridge(from->ifa_name);
-    /* A network of no bits would hold every address. */
+    /* A prefix of 0 bits would contain every address. */
     uint32_t bits = prefix_of(from->ifa_netmask);
     to->prefix_bits = bits > 0 ? bits : six ? 128 : 32;
 }
@@ -71,7 +72,7 @@ muster_status muster_host_addresses_read(struct muster_host_addresses *ret_here)
     for (const struct ifaddrs *each = list;
          each != NULL && ret_here->count < MUSTER_HOST_ADDRESSES_MAX; each = each->ifa_next) {
         if (is_usable(each)) {
-            take_address(each, &ret_here->all[ret_here->count++]);
+            copy_address(each, &ret_here->all[ret_here->count++]);
         }
     }
     freeifaddrs(list);

@@ -4,8 +4,8 @@
 
 #include "worker/fabric/address/address_choice.h"
 
-/* Those of interfaces that are up, in the kernel's order. What is beyond
- * MUSTER_HOST_ADDRESSES_MAX is left out. */
+/* The addresses of interfaces that are up, in the kernel's order, at most
+ * MUSTER_HOST_ADDRESSES_MAX. */
 MUSTER_CHECKED muster_status muster_host_addresses_read(struct muster_host_addresses *ret_here);
 
 #endif

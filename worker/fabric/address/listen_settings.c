@@ -1,4 +1,4 @@
-/* The options listen and interface: read, checked, and what they mean where they say nothing. */
+/* The options `listen` and `interface`: their variables, checks and defaults. */
 #include "worker/fabric/address/listen_settings.h"
 
 #include "worker/base/option_parse.h"

@@ -1,8 +1,4 @@
-/*
- * The inproc transport: fabrics of one process. The sender's transfers stand in lists that both
- * fabrics share; the receiver's leader copies, or reduces, straight out of the sender's memory, and
- * nothing is buffered.
- */
+/* The slots of the inproc transport, and how it moves messages; inproc.h says how. */
 #include "worker/fabric/inproc/inproc.h"
 
 #include "worker/base/clock.h"
@@ -12,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The fabric's part --------------------------------------------------------------------------- */
+/* The transport's object ----------------------------------------------------------------------- */
 
 static uint32_t inproc_addresses(const void *transport, uint32_t most,
                                  char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
@@ -27,16 +23,16 @@ static uint32_t inproc_addresses(const void *transport, uint32_t most,
 static void inproc_woken(void *transport)
 {
     struct inproc *self = transport;
-    if (atomic_exchange(&self->called, false)) {
-        muster_inproc_answer_calls(self);
+    if (atomic_exchange(&self->dialled, false)) {
+        muster_inproc_accept_links(self);
     }
     for (uint32_t i = 0; i < self->fabric->link_count; i++) {
         struct muster_link *link = self->fabric->links[i];
         if (link == NULL || link->end == NULL || link->ops != &muster_inproc_transport) {
             continue;
         }
-        const struct side *side = link->end;
-        if (atomic_exchange(&side->mine->news, false)) {
+        const struct inproc_side *side = link->end;
+        if (atomic_exchange(&side->mine->has_work, false)) {
             muster_link_mark(link);
         }
     }
@@ -49,9 +45,9 @@ static void inproc_refresh(void *transport)
         if (link->end == NULL || link->ops != &muster_inproc_transport) {
             continue;
         }
-        struct side *side = link->end;
+        struct inproc_side *side = link->end;
         muster_mutex_lock(&side->pair->lock);
-        bool gone = side->theirs->state == END_LEFT || side->theirs->state == END_DEAD;
+        bool gone = side->theirs->state == INPROC_LEFT || side->theirs->state == INPROC_DEAD;
         muster_mutex_unlock(&side->pair->lock);
         if (gone) {
             struct muster_transfer_list none = {0};
@@ -64,13 +60,13 @@ static void inproc_refresh(void *transport)
 static void inproc_begin_generation(void *transport)
 {
     struct inproc *self = transport;
-    muster_inproc_answer_calls(self);
+    muster_inproc_accept_links(self);
     for (struct muster_link *link = self->fabric->by_member; link != NULL; link = link->hh.next) {
         if (link->end != NULL && link->ops == &muster_inproc_transport) {
-            const struct side *side = link->end;
-            /* What waited for this generation is looked at again. */
+            const struct inproc_side *side = link->end;
+            /* Sends that have waited for this generation are matched again. */
             muster_mutex_lock(&side->pair->lock);
-            muster_transfer_table_splice(&side->mine->early, &side->mine->inbox);
+            muster_transfer_table_splice(&side->mine->unexpected, &side->mine->inbox);
             muster_mutex_unlock(&side->pair->lock);
             muster_link_mark(link);
         }
@@ -90,39 +86,40 @@ static bool inproc_has_arrived(const struct muster_link *link, const struct must
 {
     (void)link;
     (void)key;
-    return false; /* nothing is kept: the peer's sends end when they are received */
+    return false; /* nothing is buffered */
 }
 
 static void inproc_send_goodbye(struct muster_link *link)
 {
-    struct side *side = link->end;
+    struct inproc_side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
-    side->mine->state = END_LEFT;
-    muster_inproc_tell(side->theirs);
+    side->mine->state = INPROC_LEFT;
+    muster_inproc_notify(side->theirs);
 }
 
 static bool inproc_goodbye_done(const struct muster_link *link)
 {
-    return link->end == NULL || ((const struct side *)link->end)->mine->state == END_LEFT;
+    return link->end == NULL || ((const struct inproc_side *)link->end)->mine->state == INPROC_LEFT;
 }
 
 /* Sending -------------------------------------------------------------------------------------- */
 
 static void inproc_post_send(struct muster_link *link, struct muster_transfer *transfer)
 {
-    struct side *side = link->end;
+    struct inproc_side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
     muster_transfer_list_append(&side->theirs->inbox, transfer);
-    muster_inproc_tell(side->theirs);
+    muster_inproc_notify(side->theirs);
 }
 
 static void inproc_post_receive(struct muster_link *link, struct muster_transfer *transfer)
 {
-    struct side *side = link->end;
+    struct inproc_side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
-    struct muster_transfer *send = muster_transfer_table_find(&side->mine->early, &transfer->key);
+    struct muster_transfer *send =
+        muster_transfer_table_find(&side->mine->unexpected, &transfer->key);
     if (send != NULL) {
-        muster_transfer_table_remove(&side->mine->early, send);
+        muster_transfer_table_remove(&side->mine->unexpected, send);
         muster_transfer_list_append(&side->mine->inbox, send);
         muster_link_mark(link);
     }
@@ -131,15 +128,15 @@ static void inproc_post_receive(struct muster_link *link, struct muster_transfer
 static void inproc_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
                             struct muster_transfer_list *ret_sends)
 {
-    struct side *side = link->end;
+    struct inproc_side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
-    struct muster_transfer *copying = side->mine->copying;
-    if (copying != NULL && muster_operation_has(operation, &copying->key)) {
+    struct muster_transfer *being_read = side->mine->being_read;
+    if (being_read != NULL && muster_operation_has(operation, &being_read->key)) {
         muster_inproc_recall_locked(side, ret_sends);
     }
     muster_transfer_list_move(&side->theirs->inbox, operation, ret_sends);
-    muster_transfer_table_move(&side->theirs->early, operation, ret_sends);
-    muster_transfer_list_move(&side->mine->finished, operation, ret_sends);
+    muster_transfer_table_move(&side->theirs->unexpected, operation, ret_sends);
+    muster_transfer_list_move(&side->mine->sent, operation, ret_sends);
     if (side->mine->receiving != NULL &&
         muster_operation_has(operation, &side->mine->receiving->key)) {
         side->mine->receiving = NULL;
@@ -149,31 +146,31 @@ static void inproc_withdraw(struct muster_link *link, const struct muster_operat
 static void inproc_abort(struct muster_link *link, const struct muster_operation_id *operation,
                          const char *reason)
 {
-    struct side *side = link->end;
+    struct inproc_side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
-    if (side->theirs->abort_count < ABORTS_MAX) {
-        struct abort_note *note = &side->theirs->aborts[side->theirs->abort_count++];
+    if (side->theirs->abort_count < INPROC_ABORTS_MAX) {
+        struct inproc_abort *note = &side->theirs->aborts[side->theirs->abort_count++];
         note->operation = *operation;
         (void)snprintf(note->reason, sizeof note->reason, "%s", reason);
     }
-    muster_inproc_tell(side->theirs);
+    muster_inproc_notify(side->theirs);
 }
 
-/* Sends end when the peer has looked at them. */
+/* For receives only: a send ends when the peer has handled it. */
 static void inproc_send_signature(struct muster_link *link,
                                   const struct muster_operation_id *operation)
 {
-    struct side *side = link->end;
+    struct inproc_side *side = link->end;
     const struct muster_transfer *receive = muster_transfer_table_any(&link->receives, operation);
     if (receive == NULL) {
         return;
     }
     AUTO_LOCK(&side->pair->lock);
-    if (side->theirs->call_count < CALLS_MAX) {
-        side->theirs->calls[side->theirs->call_count++] =
-            (struct call_note){.key = receive->key, .call = *receive->call};
+    if (side->theirs->signature_count < INPROC_SIGNATURES_MAX) {
+        side->theirs->signatures[side->theirs->signature_count++] =
+            (struct inproc_signature){.key = receive->key, .call = *receive->call};
     }
-    muster_inproc_tell(side->theirs);
+    muster_inproc_notify(side->theirs);
 }
 
 /* Progress ------------------------------------------------------------------------------------- */
@@ -193,31 +190,31 @@ static void move_piece(const struct muster_link *link, struct muster_transfer *r
     muster_link_add_part(link, receive, (struct muster_link_part){stage, started_ns, offset, size});
 }
 
-/* True while the link is the same and neither end has taken its transfer back. The pair is not
- * locked. */
-static bool goes_on(struct muster_link *link, struct side *side, uint64_t opened,
-                    const struct muster_transfer *receive)
+/* True if the link is still open and neither transfer has been withdrawn. The pair is not locked.
+ */
+static bool may_continue(struct muster_link *link, struct inproc_side *side, uint64_t opened,
+                         const struct muster_transfer *receive)
 {
     muster_fabric_yield(link->fabric);
     return link->end != NULL && link->opened == opened && side->mine->receiving == receive;
 }
 
-/* Moves one piece without locks, unless the sender has taken it back. */
-static bool move_segment(struct muster_link *link, struct side *side,
+/* Moves one segment, without locks. False: the sender has withdrawn. */
+static bool move_segment(struct muster_link *link, struct inproc_side *side,
                          struct muster_transfer *receive, struct muster_transfer *send)
 {
-    struct pair *pair = side->pair;
-    struct end *theirs = side->theirs;
+    struct inproc_pair *pair = side->pair;
+    struct inproc_end *theirs = side->theirs;
     uint64_t offset = receive->moved_bytes;
     size_t segment =
         muster_link_segment_bytes(link, MUSTER_SEGMENT_BYTES, receive->element_size_bytes);
     uint64_t left = receive->size_bytes - offset;
     size_t size = left < segment ? left : segment;
     muster_mutex_lock(&pair->lock);
-    theirs->touched = theirs->copying == send;
-    bool taken_back = !theirs->touched;
+    theirs->reading = theirs->being_read == send;
+    bool recalled = !theirs->reading;
     muster_mutex_unlock(&pair->lock);
-    if (taken_back) {
+    if (recalled) {
         return false;
     }
     if (receive->begun_ns == 0) {
@@ -226,7 +223,7 @@ static bool move_segment(struct muster_link *link, struct side *side,
     muster_fabric_unlock(link->fabric);
     move_piece(link, receive, send->data, size);
     muster_mutex_lock(&pair->lock);
-    theirs->touched = false;
+    theirs->reading = false;
     pthread_cond_broadcast(&pair->idle);
     muster_mutex_unlock(&pair->lock);
     muster_fabric_lock(link->fabric);
@@ -234,19 +231,19 @@ static bool move_segment(struct muster_link *link, struct side *side,
     return true;
 }
 
-/* The peer's send goes into this side's receive. The pair is locked on entry, not on return; then
- * the link may be closed. */
-static void receive_send(struct muster_link *link, struct side *side,
-                         struct muster_transfer *receive, struct muster_transfer *send)
+/* Moves the peer's send into this end's receive, segment by segment. The pair is locked on entry,
+ * not on return; the link may be closed then. */
+static void receive_message(struct muster_link *link, struct inproc_side *side,
+                            struct muster_transfer *receive, struct muster_transfer *send)
 {
     uint64_t opened = link->opened;
-    side->theirs->copying = send;
+    side->theirs->being_read = send;
     side->mine->receiving = receive;
     muster_mutex_unlock(&side->pair->lock);
     bool moved = true;
     bool here = true;
     while (here && moved && receive->moved_bytes < receive->size_bytes) {
-        here = goes_on(link, side, opened, receive);
+        here = may_continue(link, side, opened, receive);
         moved = here && move_segment(link, side, receive, send);
     }
     if (link->end == NULL || link->opened != opened) {
@@ -254,10 +251,10 @@ static void receive_send(struct muster_link *link, struct side *side,
     }
     muster_mutex_lock(&side->pair->lock);
     side->mine->receiving = NULL;
-    if (side->theirs->copying == send) {
-        side->theirs->copying = NULL;
-        muster_transfer_list_append(&side->theirs->finished, send);
-        muster_inproc_tell(side->theirs);
+    if (side->theirs->being_read == send) {
+        side->theirs->being_read = NULL;
+        muster_transfer_list_append(&side->theirs->sent, send);
+        muster_inproc_notify(side->theirs);
     }
     muster_mutex_unlock(&side->pair->lock);
     if (moved) {
@@ -266,14 +263,17 @@ static void receive_send(struct muster_link *link, struct side *side,
     }
 }
 
-/* The pair is locked on entry, not on return. Only the leader takes from the inbox. */
-static void look_at(struct muster_link *link, struct side *side, struct muster_transfer *send)
+/* Finds the receive of a send that was in the inbox; without one it is kept as unexpected, or
+ * dropped. The pair is locked on entry, not on return. Only the leader takes sends out of the
+ * inbox. */
+static void match_send(struct muster_link *link, struct inproc_side *side,
+                       struct muster_transfer *send)
 {
     struct muster_transfer *receive = muster_transfer_table_find(&link->receives, &send->key);
     if (receive == NULL && !muster_fabric_stale(link->fabric, &send->key)) {
         const struct muster_message_key key = send->key;
         const struct muster_call call = *send->call;
-        muster_transfer_table_insert(&side->mine->early, send);
+        muster_transfer_table_insert(&side->mine->unexpected, send);
         muster_mutex_unlock(&side->pair->lock);
         muster_link_check_signature(link, &key, &call);
         return;
@@ -282,12 +282,12 @@ static void look_at(struct muster_link *link, struct side *side, struct muster_t
     if (receive != NULL) {
         status = muster_transfer_check(link, receive, send->call, send->size_bytes);
         if (status == MUSTER_OK) {
-            receive_send(link, side, receive, send);
+            receive_message(link, side, receive, send);
             return;
         }
     }
-    muster_transfer_list_append(&side->theirs->finished, send);
-    muster_inproc_tell(side->theirs);
+    muster_transfer_list_append(&side->theirs->sent, send);
+    muster_inproc_notify(side->theirs);
     muster_mutex_unlock(&side->pair->lock);
     if (receive != NULL) {
         muster_transfer_table_remove(&link->receives, receive);
@@ -297,21 +297,21 @@ static void look_at(struct muster_link *link, struct side *side, struct muster_t
     }
 }
 
-static void take_finished(struct muster_link *link, struct side *side)
+static void complete_sent(struct muster_link *link, struct inproc_side *side)
 {
-    struct muster_transfer_list finished = {0};
+    struct muster_transfer_list sent = {0};
     muster_mutex_lock(&side->pair->lock);
-    muster_transfer_list_splice(&side->mine->finished, &finished);
+    muster_transfer_list_splice(&side->mine->sent, &sent);
     muster_mutex_unlock(&side->pair->lock);
     struct muster_transfer *send = NULL;
-    while ((send = muster_transfer_list_pop(&finished)) != NULL) {
+    while ((send = muster_transfer_list_pop(&sent)) != NULL) {
         muster_transfer_complete(link, send, MUSTER_OK);
     }
 }
 
-static void take_aborts(struct muster_link *link, struct side *side)
+static void handle_aborts(struct muster_link *link, struct inproc_side *side)
 {
-    struct abort_note notes[ABORTS_MAX];
+    struct inproc_abort notes[INPROC_ABORTS_MAX];
     muster_mutex_lock(&side->pair->lock);
     uint32_t count = side->mine->abort_count;
     memcpy(notes, side->mine->aborts, count * sizeof notes[0]);
@@ -322,22 +322,22 @@ static void take_aborts(struct muster_link *link, struct side *side)
     }
 }
 
-static void take_calls(struct muster_link *link, struct side *side)
+static void check_signatures(struct muster_link *link, struct inproc_side *side)
 {
-    struct call_note notes[CALLS_MAX];
+    struct inproc_signature notes[INPROC_SIGNATURES_MAX];
     muster_mutex_lock(&side->pair->lock);
-    uint32_t count = side->mine->call_count;
-    memcpy(notes, side->mine->calls, count * sizeof notes[0]);
-    side->mine->call_count = 0;
+    uint32_t count = side->mine->signature_count;
+    memcpy(notes, side->mine->signatures, count * sizeof notes[0]);
+    side->mine->signature_count = 0;
     muster_mutex_unlock(&side->pair->lock);
     for (uint32_t i = 0; i < count; i++) {
         muster_link_check_signature(link, &notes[i].key, &notes[i].call);
     }
 }
 
-/* As many sends as there are now; what comes meanwhile has its turn after the other links. Returns
- * false if the link was closed. */
-static bool take_inbox(struct muster_link *link, struct side *side)
+/* Matches as many sends as there are now; later ones have their turn after the other links. False:
+ * the link is closed. */
+static bool handle_inbox(struct muster_link *link, struct inproc_side *side)
 {
     uint64_t opened = link->opened;
     muster_mutex_lock(&side->pair->lock);
@@ -350,7 +350,7 @@ static bool take_inbox(struct muster_link *link, struct side *side)
             muster_mutex_unlock(&side->pair->lock);
             break;
         }
-        look_at(link, side, send);
+        match_send(link, side, send);
         if (link->end == NULL || link->opened != opened) {
             return false;
         }
@@ -360,21 +360,21 @@ static bool take_inbox(struct muster_link *link, struct side *side)
 
 static void inproc_progress(struct muster_link *link)
 {
-    struct side *side = link->end;
-    take_finished(link, side);
-    take_aborts(link, side);
-    take_calls(link, side);
-    if (!take_inbox(link, side)) {
+    struct inproc_side *side = link->end;
+    complete_sent(link, side);
+    handle_aborts(link, side);
+    check_signatures(link, side);
+    if (!handle_inbox(link, side)) {
         return;
     }
     muster_mutex_lock(&side->pair->lock);
-    enum end_state peer = side->theirs->state;
-    bool more = side->mine->inbox.first != NULL || side->mine->finished.first != NULL;
+    enum inproc_state peer = side->theirs->state;
+    bool more = side->mine->inbox.first != NULL || side->mine->sent.first != NULL;
     muster_mutex_unlock(&side->pair->lock);
     if (more) {
         muster_link_mark(link);
-    } else if (peer == END_LEFT || peer == END_DEAD) {
-        muster_link_fail(link, peer == END_LEFT ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST,
+    } else if (peer == INPROC_LEFT || peer == INPROC_DEAD) {
+        muster_link_fail(link, peer == INPROC_LEFT ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST,
                          "its fabric died");
     }
 }

@@ -1,89 +1,94 @@
 /*
- * Inside the inproc transport. inproc.c moves messages; inproc_hub.c is where fabrics find each
- * other and links open and close.
+ * Inside the inproc transport: links between the fabrics of one process, for tests and benchmarks.
+ * inproc.c moves messages; in inproc_hub.c fabrics find each other, and links open and close.
  *
- * Locks: fabric, hub, pair. A leader that copies a segment holds none of them; it has set
- * end->touched on the sender's side, and the sender's withdraw or close waits until that is
- * cleared, with its own fabric's lock held. Clearing it needs the pair's lock only, which the
- * waiting sender gives up, so two fabrics that take back from each other cannot wait in a circle.
- * Between segments the sender may take its transfer back at once.
+ * A link is a pair of ends, one of each fabric. The sender's transfers are in lists that both
+ * fabrics use. The receiver's leader copies, or has consumed, the data where it is in the sender's
+ * memory; nothing is buffered.
+ *
+ * Locks, in this order: fabric, hub, pair. A leader that reads a segment holds none of them. It has
+ * set `reading` in the sender's end, and the sender's withdraw or close waits until it is cleared,
+ * with its own fabric's lock. Clearing takes only the pair's lock, which the waiting sender
+ * releases; so two fabrics that withdraw from each other cannot deadlock. Between two segments a
+ * sender withdraws at once.
  */
 #ifndef MUSTER_WORKER_FABRIC_INPROC_INPROC_H
 #define MUSTER_WORKER_FABRIC_INPROC_INPROC_H
 
 #include "worker/fabric/link.h"
 
-enum { ABORTS_MAX = 16, CALLS_MAX = 16 }; /* a peer's that were not looked at; more are dropped */
+/* Of a peer, not handled yet; further ones are dropped. */
+enum { INPROC_ABORTS_MAX = 16, INPROC_SIGNATURES_MAX = 16 };
 
-enum end_state {
-    END_ABSENT = 0, /* this side has not opened the link yet */
-    END_PRESENT = 1,
-    END_LEFT = 2,
-    END_DEAD = 3,
+enum inproc_state {
+    INPROC_ABSENT = 0, /* its fabric has not opened the link yet */
+    INPROC_OPEN = 1,
+    INPROC_LEFT = 2,
+    INPROC_DEAD = 3,
 };
 
-struct abort_note {
+struct inproc_abort {
     struct muster_operation_id operation;
     char reason[MUSTER_REASON_SIZE];
 };
 
-/* How the peer calls an operation that it waits in. */
-struct call_note {
+struct inproc_signature {
     struct muster_message_key key;
     struct muster_call call;
 };
 
-/* One side of a pair; guarded by the pair's lock, but for `news` and `receiving`. */
-struct end {
-    enum end_state state;
-    struct inproc *owner;                 /* PRESENT: to be woken */
-    atomic_bool news;                     /* something for this side's progress */
-    struct muster_transfer_list inbox;    /* the peer's sends, not looked at */
-    struct muster_transfer_table early;   /* the peer's sends whose receive is not posted */
-    struct muster_transfer_list finished; /* this side's sends that the peer has received */
-    struct muster_transfer *copying;      /* this side's send, in the peer's hands */
-    bool touched;                         /* right now: a segment of it is being read */
-    struct muster_transfer *receiving;    /* what the peer's send goes into; the fabric's lock */
+/* One end of a link. Guarded by the pair's lock, except `has_work` and `receiving`. */
+struct inproc_end {
+    enum inproc_state state;
+    struct inproc *owner;                    /* OPEN: the transport to wake */
+    atomic_bool has_work;                    /* for the slot progress */
+    struct muster_transfer_list inbox;       /* the peer's sends, not matched yet */
+    struct muster_transfer_table unexpected; /* the peer's sends whose receives are not posted */
+    struct muster_transfer_list sent;        /* this end's sends that the peer has received */
+    struct muster_transfer *being_read;      /* this end's send that the peer receives */
+    bool reading;                            /* a segment of it, now, without locks */
+    struct muster_transfer *receiving;       /* into this receive; under the fabric's lock */
     uint32_t abort_count;
-    struct abort_note aborts[ABORTS_MAX];
-    uint32_t call_count;
-    struct call_note calls[CALLS_MAX];
+    struct inproc_abort aborts[INPROC_ABORTS_MAX];
+    uint32_t signature_count;
+    struct inproc_signature signatures[INPROC_SIGNATURES_MAX];
 };
 
-struct pair {
+struct inproc_pair {
     pthread_mutex_t lock;
-    pthread_cond_t idle; /* touched was cleared */
+    pthread_cond_t idle; /* `reading` has been cleared */
     char names[2][MUSTER_UUID_SIZE];
-    struct end ends[2];
-    struct pair *prev, *next;
+    struct inproc_end ends[2];
+    struct inproc_pair *prev, *next;
 };
 
-/* A fabric's part in the hub. */
+/* The object of one fabric. */
 struct inproc {
     struct muster_fabric *fabric;
-    atomic_bool called; /* somebody has opened a link to this fabric; look through the pairs */
+    atomic_bool dialled; /* a peer has opened a link: the pairs are to be searched */
     struct inproc *prev, *next;
 };
 
 /* What link->end points to. */
-struct side {
-    struct pair *pair;
-    struct end *mine, *theirs;
+struct inproc_side {
+    struct inproc_pair *pair;
+    struct inproc_end *mine, *theirs;
 };
 
-/* Something is new for that side. The pair is locked. */
-void muster_inproc_tell(struct end *end);
+/* There is work for that end. The pair is locked. */
+void muster_inproc_notify(struct inproc_end *end);
 
-/* inproc_hub.c: slots of struct muster_transport, and what they share. */
+/* inproc_hub.c: slots, link.h says what each does; and what they have in common. */
 extern const struct muster_transport muster_inproc_transport;
 muster_status muster_inproc_start(struct muster_fabric *fabric, const void *settings,
                                   void **ret_transport);
 void muster_inproc_stop(void *transport);
 void muster_inproc_open(struct muster_link *link);
 void muster_inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sends);
-/* Opens this side of pairs that a peer has opened, if the peer is a member. */
-void muster_inproc_answer_calls(struct inproc *self);
-/* Takes back what the peer is receiving, as soon as it does not read this side's memory. */
-void muster_inproc_recall_locked(struct side *side, struct muster_transfer_list *ret_sends);
+/* Opens this fabric's end of links that peers have opened, if they are members. */
+void muster_inproc_accept_links(struct inproc *self);
+/* Moves the send that the peer receives to ret_sends, as soon as the peer does not read its memory.
+ */
+void muster_inproc_recall_locked(struct inproc_side *side, struct muster_transfer_list *ret_sends);
 
 #endif

@@ -9,24 +9,24 @@
 #include <string.h>
 #include <utlist.h>
 
-/* The fabrics of this process that are to be linked like this. Members have UUIDs, so that several
- * jobs may be in it. */
+/* The fabrics of this process that use the transport. Members are found by UUID, so that several
+ * jobs may be in one process. */
 static struct {
     pthread_mutex_t lock;
     struct inproc *fabrics;
-    struct pair *pairs; /* those with a side that is PRESENT */
+    struct inproc_pair *pairs; /* with an end that is OPEN */
 } hub = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Something is new for that side. The pair is locked. */
-void muster_inproc_tell(struct end *end)
+void muster_inproc_notify(struct inproc_end *end)
 {
-    atomic_store(&end->news, true);
+    atomic_store(&end->has_work, true);
     if (end->owner != NULL) {
         muster_fabric_wake(end->owner->fabric);
     }
 }
 
-/* The fabric's part ---------------------------------------------------------------------------- */
+/* The transport's object ------------------------------------------------------------------------
+ */
 
 muster_status muster_inproc_start(struct muster_fabric *fabric, const void *settings,
                                   void **ret_transport)
@@ -48,8 +48,8 @@ void muster_inproc_stop(void *transport)
     struct inproc *self = transport;
     muster_mutex_lock(&hub.lock);
     DL_DELETE(hub.fabrics, self);
-    /* Peers that opened a link which this fabric never answered see its end here. */
-    struct pair *pair = NULL;
+    /* Ends the links that peers have opened and this fabric has not. */
+    struct inproc_pair *pair = NULL;
     DL_FOREACH(hub.pairs, pair)
     {
         for (int i = 0; i < 2; i++) {
@@ -57,9 +57,9 @@ void muster_inproc_stop(void *transport)
                 continue;
             }
             muster_mutex_lock(&pair->lock);
-            if (pair->ends[i].state == END_ABSENT) {
-                pair->ends[i].state = self->fabric->killed ? END_DEAD : END_LEFT;
-                muster_inproc_tell(&pair->ends[1 - i]);
+            if (pair->ends[i].state == INPROC_ABSENT) {
+                pair->ends[i].state = self->fabric->killed ? INPROC_DEAD : INPROC_LEFT;
+                muster_inproc_notify(&pair->ends[1 - i]);
             }
             muster_mutex_unlock(&pair->lock);
         }
@@ -69,13 +69,13 @@ void muster_inproc_stop(void *transport)
     free(self);
 }
 
-void muster_inproc_answer_calls(struct inproc *self)
+void muster_inproc_accept_links(struct inproc *self)
 {
     const char *member = self->fabric->member;
     for (;;) {
         struct muster_link *link = NULL;
         muster_mutex_lock(&hub.lock);
-        struct pair *pair = NULL;
+        struct inproc_pair *pair = NULL;
         DL_FOREACH(hub.pairs, pair)
         {
             int mine = strcmp(pair->names[0], member) == 0 ? 0 : 1;
@@ -83,7 +83,7 @@ void muster_inproc_answer_calls(struct inproc *self)
                 continue;
             }
             muster_mutex_lock(&pair->lock);
-            bool absent = pair->ends[mine].state == END_ABSENT;
+            bool absent = pair->ends[mine].state == INPROC_ABSENT;
             muster_mutex_unlock(&pair->lock);
             link = absent ? muster_fabric_find_link(self->fabric, pair->names[1 - mine]) : NULL;
             if (link != NULL && link->state == MUSTER_LINK_IDLE) {
@@ -113,16 +113,16 @@ static struct inproc *find_fabric(const char *member)
     return NULL;
 }
 
-/* The pair whose `mine` side has not been opened yet. */
-static struct pair *find_pair(const char *mine, const char *theirs, int *ret_index)
+/* The pair of these members in which `mine` is ABSENT. */
+static struct inproc_pair *find_pair(const char *mine, const char *theirs, int *ret_index)
 {
-    struct pair *pair = NULL;
+    struct inproc_pair *pair = NULL;
     DL_FOREACH(hub.pairs, pair)
     {
         for (int i = 0; i < 2; i++) {
             if (strcmp(pair->names[i], mine) == 0 && strcmp(pair->names[1 - i], theirs) == 0) {
                 muster_mutex_lock(&pair->lock);
-                bool absent = pair->ends[i].state == END_ABSENT;
+                bool absent = pair->ends[i].state == INPROC_ABSENT;
                 muster_mutex_unlock(&pair->lock);
                 if (absent) {
                     *ret_index = i;
@@ -134,9 +134,9 @@ static struct pair *find_pair(const char *mine, const char *theirs, int *ret_ind
     return NULL;
 }
 
-static struct pair *make_pair(const char *mine, const char *theirs)
+static struct inproc_pair *make_pair(const char *mine, const char *theirs)
 {
-    struct pair *pair = calloc(1, sizeof *pair);
+    struct inproc_pair *pair = calloc(1, sizeof *pair);
     if (pair != NULL) {
         muster_mutex_init(&pair->lock);
         pthread_cond_init(&pair->idle, NULL);
@@ -147,11 +147,11 @@ static struct pair *make_pair(const char *mine, const char *theirs)
     return pair;
 }
 
-/* Finds the pair that the peer has made, or makes one and calls the peer. The hub is locked. */
-static struct pair *join_pair(struct muster_link *link, int *ret_index)
+/* The pair that the peer has created; or creates one and wakes the peer. The hub is locked. */
+static struct inproc_pair *join_pair(struct muster_link *link, int *ret_index)
 {
     struct inproc *self = link->transport;
-    struct pair *pair = find_pair(self->fabric->member, link->peer.member, ret_index);
+    struct inproc_pair *pair = find_pair(self->fabric->member, link->peer.member, ret_index);
     if (pair != NULL) {
         return pair;
     }
@@ -162,7 +162,7 @@ static struct pair *join_pair(struct muster_link *link, int *ret_index)
     pair = make_pair(self->fabric->member, link->peer.member);
     if (pair != NULL) {
         *ret_index = 0;
-        atomic_store(&peer->called, true);
+        atomic_store(&peer->dialled, true);
         muster_fabric_wake(peer->fabric);
     }
     return pair;
@@ -171,17 +171,17 @@ static struct pair *join_pair(struct muster_link *link, int *ret_index)
 void muster_inproc_open(struct muster_link *link)
 {
     struct inproc *self = link->transport;
-    struct side *side = calloc(1, sizeof *side);
+    struct inproc_side *side = calloc(1, sizeof *side);
     int index = 0;
     muster_mutex_lock(&hub.lock);
-    struct pair *pair = side == NULL ? NULL : join_pair(link, &index);
+    struct inproc_pair *pair = side == NULL ? NULL : join_pair(link, &index);
     if (pair != NULL) {
         side->pair = pair;
         side->mine = &pair->ends[index];
         side->theirs = &pair->ends[1 - index];
         muster_mutex_lock(&pair->lock);
         side->mine->owner = self;
-        side->mine->state = END_PRESENT;
+        side->mine->state = INPROC_OPEN;
         muster_mutex_unlock(&pair->lock);
     }
     muster_mutex_unlock(&hub.lock);
@@ -194,19 +194,18 @@ void muster_inproc_open(struct muster_link *link)
     muster_link_opened(link);
 }
 
-/* Takes back what the peer is receiving, as soon as it does not read this side's memory. */
-void muster_inproc_recall_locked(struct side *side, struct muster_transfer_list *ret_sends)
+void muster_inproc_recall_locked(struct inproc_side *side, struct muster_transfer_list *ret_sends)
 {
-    while (side->mine->touched) {
+    while (side->mine->reading) {
         pthread_cond_wait(&side->pair->idle, &side->pair->lock);
     }
-    if (side->mine->copying != NULL) {
-        muster_transfer_list_append(ret_sends, side->mine->copying);
-        side->mine->copying = NULL;
+    if (side->mine->being_read != NULL) {
+        muster_transfer_list_append(ret_sends, side->mine->being_read);
+        side->mine->being_read = NULL;
     }
 }
 
-static void free_pair(struct pair *pair)
+static void free_pair(struct inproc_pair *pair)
 {
     pthread_cond_destroy(&pair->idle);
     pthread_mutex_destroy(&pair->lock);
@@ -215,21 +214,21 @@ static void free_pair(struct pair *pair)
 
 void muster_inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
-    struct side *side = link->end;
-    struct end *mine = side->mine;
-    struct end *theirs = side->theirs;
+    struct inproc_side *side = link->end;
+    struct inproc_end *mine = side->mine;
+    struct inproc_end *theirs = side->theirs;
     muster_mutex_lock(&side->pair->lock);
     muster_inproc_recall_locked(side, ret_sends);
     muster_transfer_list_splice(&theirs->inbox, ret_sends);
-    muster_transfer_table_splice(&theirs->early, ret_sends);
-    muster_transfer_list_splice(&mine->finished, ret_sends);
-    if (mine->receiving != NULL && theirs->copying != NULL) {
-        muster_transfer_list_append(&mine->inbox, theirs->copying);
-        theirs->copying = NULL;
+    muster_transfer_table_splice(&theirs->unexpected, ret_sends);
+    muster_transfer_list_splice(&mine->sent, ret_sends);
+    if (mine->receiving != NULL && theirs->being_read != NULL) {
+        muster_transfer_list_append(&mine->inbox, theirs->being_read);
+        theirs->being_read = NULL;
     }
     mine->receiving = NULL;
-    mine->state = mine->state == END_LEFT ? END_LEFT : END_DEAD;
-    muster_inproc_tell(theirs);
+    mine->state = mine->state == INPROC_LEFT ? INPROC_LEFT : INPROC_DEAD;
+    muster_inproc_notify(theirs);
     muster_mutex_unlock(&side->pair->lock);
 
     muster_mutex_lock(&hub.lock);

@@ -196,7 +196,7 @@ void muster_verbs_timed_out(struct muster_pending_connection *pending)
 
 static bool is_verbs_address(const char *address)
 {
-    return muster_link_has_scheme(address, VERBS_SCHEME);
+    return muster_address_has_scheme(address, VERBS_SCHEME);
 }
 
 /* The peer's RDMA address for this place, modulo their number. */

@@ -54,14 +54,14 @@ static struct shm_packet hello_of(const struct rig *rig, const char *token)
 /* 0 if the connection has ended, else the verdict. */
 static uint64_t await_answer(struct rig *rig, int fd, struct shm_packet *ret_answer)
 {
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (muster_clock_ns() < deadline_ns) {
         AUTO_CLOSE int none = -1;
         int got = muster_shm_packet_receive(fd, ret_answer, &none);
         if (got != 0) {
             return got > 0 ? ret_answer->word : 0;
         }
-        rig_look(rig, 0, 1);
+        rig_progress(rig, 0, 1);
     }
     fail_msg("no answer");
     return 0;
@@ -169,7 +169,7 @@ static void say_randomly(const struct pretender *pretender)
     (void)muster_shm_packet_send(pretender->socket, &packet, has_fd ? pretender->memory_fd : -1);
 }
 
-static void post_some(struct rig *rig, struct rig_tally *tally, struct muster_transfer *transfers,
+static void post_some(struct rig *rig, struct rig_counter *tally, struct muster_transfer *transfers,
                       unsigned char *data)
 {
     for (uint32_t i = 0; i < 6; i++) {
@@ -189,14 +189,14 @@ static struct pretender join(struct rig *rig)
     struct pretender pretender = pretend(rig, "a token that both ends have", true, &verdict);
     assert_int_equal(verdict, MUSTER_WELCOME);
     assert_true(muster_shm_packet_send(pretender.socket, &confirm, -1));
-    rig_look(rig, 0, 1);
+    rig_progress(rig, 0, 1);
     return pretender;
 }
 
 static void live(unsigned char *data)
 {
     struct rig rig;
-    struct rig_tally tally = {.left = 6};
+    struct rig_counter tally = {.left = 6};
     struct muster_transfer transfers[6];
     rig_init(&rig, &memory_only, 2);
     struct pretender pretender = join(&rig);
@@ -206,10 +206,10 @@ static void live(unsigned char *data)
         if (below(8) == 0) {
             say_randomly(&pretender);
         }
-        rig_look(&rig, 0, 1);
+        rig_progress(&rig, 0, 1);
     }
     forget(&pretender);
-    rig_look(&rig, 0, 1);
+    rig_progress(&rig, 0, 1);
     muster_fabric_withdraw(rig.fabrics[0], rig.generation, 0, 1);
     rig_finish(&rig);
 }
@@ -230,12 +230,12 @@ static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void 
     (void)state;
     static unsigned char data[LARGE_BYTES];
     struct rig rig;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     rig_init(&rig, &memory_only, 2);
     struct pretender pretender = join(&rig);
     struct muster_transfer receive = rig_receive(&rig, 1, 1, data, LARGE_BYTES);
     rig_post(&rig, 0, &tally, &receive);
-    rig_look(&rig, 0, 1);
+    rig_progress(&rig, 0, 1);
     const struct shm_memory *memory = (const struct shm_memory *)pretender.memory;
     uint64_t said = atomic_load(&memory->sides[1].written.bytes);
     const struct muster_frame frame = {.kind = MUSTER_FRAME_OFFER,
@@ -246,10 +246,10 @@ static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void 
     unsigned char bytes[MUSTER_FRAME_SIZE + 1] = {0};
     muster_frame_encode_unchecked(&frame, bytes);
     write_frame(&pretender, bytes, sizeof bytes);
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (atomic_load(&memory->sides[1].written.bytes) == said &&
            muster_clock_ns() < deadline_ns) {
-        rig_look(&rig, 0, 1);
+        rig_progress(&rig, 0, 1);
     }
     unsigned char grant[MUSTER_FRAME_SIZE];
     struct muster_frame answer;
@@ -258,7 +258,7 @@ static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void 
     assert_int_equal(answer.kind, MUSTER_FRAME_GRANT);
     assert_int_equal(answer.offset, 0);
     forget(&pretender);
-    rig_look(&rig, 0, 1);
+    rig_progress(&rig, 0, 1);
     muster_fabric_withdraw(rig.fabrics[0], rig.generation, 0, 1);
     rig_finish(&rig);
 }
@@ -267,10 +267,10 @@ static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void 
 
 static void expect_refused(struct rig *rig, uint64_t count)
 {
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (muster_fabric_figures(rig->fabrics[0]).connections_rejected < count &&
            muster_clock_ns() < deadline_ns) {
-        rig_look(rig, 0, 1);
+        rig_progress(rig, 0, 1);
     }
     assert_int_equal(muster_fabric_figures(rig->fabrics[0]).connections_rejected, count);
 }
@@ -317,7 +317,7 @@ static void expect_nobody_there(struct rig *rig)
 {
     const struct muster_peer there = rig->peers[1];
     unsigned char byte = 0;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     (void)snprintf(rig->peers[1].addresses[0], MUSTER_ADDRESS_SIZE, "shm://0-1/1/nobody");
     (void)snprintf(rig->peers[1].addresses[1], MUSTER_ADDRESS_SIZE, "tcp://127.0.0.1:1");
     rig_begin(rig);

@@ -57,7 +57,7 @@ static void put(const struct buffers *buffers, void *memory_of)
 static char *exchange_once(struct rig *rig, uint32_t rank, const struct buffers *buffers,
                            uint64_t sequence, void *out, void *in)
 {
-    struct rig_tally tally = {.left = 2};
+    struct rig_counter tally = {.left = 2};
     rig_fill(out, LARGE_BYTES, sequence + rank);
     memset(in, 0, LARGE_BYTES);
     struct muster_transfer send = rig_send(rig, 1 - rank, sequence, out, LARGE_BYTES);
@@ -70,7 +70,7 @@ static char *exchange_once(struct rig *rig, uint32_t rank, const struct buffers 
     muster_status status = rig_wait(rig, rank, &tally);
     muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, sequence);
     if (status != MUSTER_OK) {
-        return rig_complaint("%s", tally.reason);
+        return rig_error("%s", tally.reason);
     }
     RIG_EXPECT(rig_filled(in, LARGE_BYTES, sequence + 1 - rank));
     return NULL;
@@ -79,21 +79,20 @@ static char *exchange_once(struct rig *rig, uint32_t rank, const struct buffers 
 static char *exchange(struct rig *rig, uint32_t rank, void *user)
 {
     const struct buffers *buffers = user;
-    char *complaint = NULL;
-    for (uint64_t sequence = 1; sequence <= ROUNDS && complaint == NULL; sequence++) {
+    char *error = NULL;
+    for (uint64_t sequence = 1; sequence <= ROUNDS && error == NULL; sequence++) {
         void *out = NULL;
         void *in = NULL;
-        complaint = get(buffers, &out);
-        complaint = complaint == NULL ? get(buffers, &in) : complaint;
-        complaint =
-            complaint == NULL ? exchange_once(rig, rank, buffers, sequence, out, in) : complaint;
+        error = get(buffers, &out);
+        error = error == NULL ? get(buffers, &in) : error;
+        error = error == NULL ? exchange_once(rig, rank, buffers, sequence, out, in) : error;
         put(buffers, out);
         put(buffers, in);
         if (buffers->unreadable && end_of(rig, rank) != NULL) {
             end_of(rig, rank)->path->pid = 0;
         }
     }
-    return complaint;
+    return error;
 }
 
 static void expect_exchange(struct buffers buffers)
@@ -162,20 +161,20 @@ static void test_what_is_withdrawn_while_it_is_read_is_not_delivered(void **stat
     rig_init(&rig, &memory, 2);
     torn.data = mmap(NULL, LARGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(torn.data, MAP_FAILED);
-    struct rig_tally sent = {.left = 1};
-    struct rig_tally received = {.left = 1};
+    struct rig_counter sent = {.left = 1};
+    struct rig_counter received = {.left = 1};
     struct muster_transfer send = rig_send(&rig, 1, 1, torn.data, LARGE_BYTES);
     struct muster_transfer receive = rig_receive(&rig, 0, 1, &torn, LARGE_BYTES);
     receive.consume = withdraw_in_the_middle;
     rig_post(&rig, 0, &sent, &send);
     rig_post(&rig, 1, &received, &receive);
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (!torn.withdrawn && muster_clock_ns() < deadline_ns) {
-        rig_look(&rig, 0, 1);
-        rig_look(&rig, 1, 1);
+        rig_progress(&rig, 0, 1);
+        rig_progress(&rig, 1, 1);
     }
     assert_true(torn.withdrawn);
-    rig_look(&rig, 1, 20); /* it must not be delivered, however long one waits */
+    rig_progress(&rig, 1, 20); /* it must not be delivered, however long one waits */
     assert_int_equal(received.left, 1);
     assert_int_equal(sent.left, 1);
     muster_fabric_withdraw(rig.fabrics[1], rig.generation, 0, 1);

@@ -27,7 +27,7 @@ static char *expect_shares(struct rig *rig, uint32_t rank, void *user)
     const bool *expected = user;
     bool shares = !*expected;
     RIG_EXPECT(muster_fabric_shares_memory(rig->fabrics[rank], rig->generation, 1 - rank,
-                                           muster_clock_after_ms(RIG_PATIENCE_MS),
+                                           muster_clock_after_ms(RIG_TIMEOUT_MS),
                                            &shares) == MUSTER_OK);
     RIG_EXPECT(shares == *expected);
     return NULL;
@@ -103,7 +103,7 @@ static void test_one_that_cannot_be_called_by_memory_agrees_on_tcp(void **state)
     rig_run(&rig, rig_exchange, NULL);
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(muster_fabric_shares_memory(rig.fabrics[i], rig.generation, 1 - i,
-                                                     muster_clock_after_ms(RIG_PATIENCE_MS),
+                                                     muster_clock_after_ms(RIG_TIMEOUT_MS),
                                                      &shares[i]),
                          MUSTER_OK);
     }
@@ -137,7 +137,7 @@ static char *pass_memory(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
     struct muster_fabric *fabric = rig->fabrics[rank];
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     AUTO_CLOSE int fd = -1;
     void *base = NULL;
     if (rank == 0) {
@@ -181,7 +181,7 @@ static void test_a_descriptor_that_nobody_gives_ends_at_the_deadline(void **stat
                      MUSTER_RETRY);
     muster_fabric_kill(rig.fabrics[1]);
     assert_int_equal(muster_fabric_receive_descriptor(rig.fabrics[0], rig.generation, 1, TAG,
-                                                      muster_clock_after_ms(RIG_PATIENCE_MS), &fd),
+                                                      muster_clock_after_ms(RIG_TIMEOUT_MS), &fd),
                      MUSTER_REJOIN);
     assert_int_equal(fd, -1);
     rig_finish(&rig);
@@ -195,7 +195,7 @@ static void test_no_descriptor_goes_over_tcp(void **state)
     rig_init(&rig, &tcp, 2);
     expect_exchange(&rig, false);
     assert_int_equal(muster_fabric_send_descriptor(rig.fabrics[0], rig.generation, 1, TAG, 0,
-                                                   muster_clock_after_ms(RIG_PATIENCE_MS)),
+                                                   muster_clock_after_ms(RIG_TIMEOUT_MS)),
                      MUSTER_INVALID);
     rig_finish(&rig);
 }

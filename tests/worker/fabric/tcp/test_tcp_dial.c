@@ -205,7 +205,7 @@ static void an_address_of_another_job_is_skipped(void **state)
 static char *expect_lost(struct rig *rig, uint32_t rank, void *user)
 {
     char byte = 0;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer send = rig_send(rig, 1 - rank, 1, &byte, 1);
     (void)user;
     if (rank == 1) {
@@ -240,7 +240,7 @@ static char *expect_exhausted(struct rig *rig, uint32_t rank, void *user)
 {
     char byte = 0;
     char reason[MUSTER_REASON_SIZE] = "";
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer send = rig_send(rig, 1 - rank, 1, &byte, 1);
     (void)user;
     if (rank == 1) {

@@ -141,10 +141,10 @@ static void garbage_from_a_member_only_loses_its_link(void **state)
         rig_init(&rig, &tcp, 2);
         int fd = become_member(&rig);
         unsigned char data[3][1000];
-        struct rig_tally tally = {.left = 3};
+        struct rig_counter tally = {.left = 3};
         struct muster_transfer receives[3];
         bool never = false;
-        int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+        int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
         while (muster_fabric_figures(rig.fabrics[0]).links_opened == 0 &&
                muster_clock_ns() < deadline_ns) {
             assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &never,

@@ -95,9 +95,9 @@ static char *exchange_with_all(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
     for (uint32_t peer = 1; rank == 0 && peer < rig->count; peer++) {
-        char *complaint = rig_exchange_with(rig, 0, peer);
-        if (complaint != NULL) {
-            return complaint;
+        char *error = rig_exchange_with(rig, 0, peer);
+        if (error != NULL) {
+            return error;
         }
     }
     return rank == 0 ? NULL : rig_exchange_with(rig, rank, 0);
@@ -299,11 +299,11 @@ static char *send_to_who_computes(struct rig *rig, uint32_t rank, void *user)
 {
     const struct timespec computes = {.tv_sec = 4};
     unsigned char *data = user;
-    struct rig_tally tally = {.left = MANY};
+    struct rig_counter tally = {.left = MANY};
     static struct muster_transfer transfers[2][MANY];
-    char *complaint = rig_exchange_with(rig, rank, 1 - rank);
-    if (complaint != NULL) {
-        return complaint;
+    char *error = rig_exchange_with(rig, rank, 1 - rank);
+    if (error != NULL) {
+        return error;
     }
     if (rank == 1) {
         (void)nanosleep(&computes, NULL);
@@ -334,7 +334,7 @@ static char *lose_the_other(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
     static char bytes[2][2];
-    struct rig_tally tally = {.left = 2};
+    struct rig_counter tally = {.left = 2};
     struct muster_transfer send = rig_send(rig, 1 - rank, 2, &bytes[rank][0], 1);
     struct muster_transfer receive = rig_receive(rig, 1 - rank, 2, &bytes[rank][1], 1);
     rig_post(rig, rank, &tally, &send);

@@ -25,7 +25,7 @@ struct peer {
     int listener;
     int fds[CONNECTIONS_MAX]; /* that rank 0 has dialled, in this order; -1: closed */
     struct muster_hello hellos[CONNECTIONS_MAX];
-    struct rig_tally tally; /* of what rank 0 sends */
+    struct rig_counter tally; /* of what rank 0 sends */
     struct muster_transfer send;
     unsigned char byte;
 };
@@ -46,9 +46,9 @@ static int listen_here(char ret_address[MUSTER_ADDRESS_SIZE])
 static size_t receive(struct peer *peer, int fd, unsigned char *bytes, size_t size)
 {
     size_t have = 0;
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (have < size && muster_clock_ns() < deadline_ns) {
-        rig_look(&peer->rig, 0, 1);
+        rig_progress(&peer->rig, 0, 1);
         ssize_t got = recv(fd, bytes + have, size - have, MSG_DONTWAIT);
         if (got == 0) {
             return 0;
@@ -64,9 +64,9 @@ static int await_dial(struct peer *peer, struct muster_hello *ret_hello)
 {
     unsigned char bytes[MUSTER_HELLO_SIZE];
     int fd = -1;
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (fd < 0 && muster_clock_ns() < deadline_ns) {
-        rig_look(&peer->rig, 0, 1);
+        rig_progress(&peer->rig, 0, 1);
         fd = accept4(peer->listener, NULL, NULL, SOCK_CLOEXEC);
     }
     assert_true(fd >= 0);
@@ -93,7 +93,7 @@ static void open_link(struct peer *peer)
     peer->listener = listen_here(rig->peers[1].addresses[0]);
     rig->generation++;
     rig_begin_one(rig, 0);
-    peer->tally = (struct rig_tally){.left = 1};
+    peer->tally = (struct rig_counter){.left = 1};
     peer->send = rig_send(rig, 1, 1, &peer->byte, 1);
     rig_post(rig, 0, &peer->tally, &peer->send);
     for (uint32_t i = 0; i < peer->connections; i++) {
@@ -210,7 +210,7 @@ static void pending_attempts_end_with_their_link(void **state)
     }
     const struct muster_fabric_figures figures = muster_fabric_figures(peer.rig.fabrics[0]);
     assert_int_equal(figures.links_lost, 1);
-    rig_look(&peer.rig, 0, 300); /* longer than until it would dial again */
+    rig_progress(&peer.rig, 0, 300); /* longer than until it would dial again */
     assert_int_equal(accept4(peer.listener, NULL, NULL, SOCK_CLOEXEC), -1);
     finish_peer(&peer);
 }

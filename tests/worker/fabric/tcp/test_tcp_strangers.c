@@ -1,7 +1,7 @@
 /* Connections to a worker's port from anything but members: nothing hangs, nothing is lost, and
  * they are counted. */
+#include "tests/conformance/rejection_suite.h"
 #include "tests/conformance/rig_child.h"
-#include "tests/conformance/strangers.h"
 #include "tests/support/descriptors.h"
 
 #include <errno.h>
@@ -22,10 +22,10 @@ static const struct rig_transport tcp = {.name = "tcp", .transports = "tcp"};
 static void await_exhausted(struct rig *rig, bool wanted)
 {
     char reason[MUSTER_REASON_SIZE];
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (muster_fabric_out_of_descriptors(rig->fabrics[0], rig->generation, reason) != wanted &&
            muster_clock_ns() < deadline_ns) {
-        rig_look(rig, 0, 5);
+        rig_progress(rig, 0, 5);
     }
     assert_int_equal(muster_fabric_out_of_descriptors(rig->fabrics[0], rig->generation, reason),
                      wanted);
@@ -38,14 +38,14 @@ static void a_connection_for_which_there_is_no_descriptor_is_accepted_later(void
     struct rig rig;
     struct rlimit before;
     rig_init(&rig, &tcp, 2);
-    int fd = stranger_connect(&rig, 0); /* to the kernel, so far */
+    int fd = rejection_suite_connect(&rig, 0); /* to the kernel, so far */
     assert_true(fd >= 0);
     descriptors_exhaust(&before);
     await_exhausted(&rig, true);
     descriptors_restore(&before);
     await_exhausted(&rig, false);
     close(fd);
-    stranger_await_refused(&rig, 1);
+    rejection_suite_await(&rig, 1);
     rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }
@@ -60,13 +60,13 @@ static void unidentified_connections_make_room_for_members(void **state)
     int fds[2 * STRANGERS_EACH];
     rig_init(&rig, &tcp, 2);
     for (uint32_t i = 0; i < 2 * STRANGERS_EACH; i++) {
-        fds[i] = stranger_connect(&rig, i % 2);
+        fds[i] = rejection_suite_connect(&rig, i % 2);
         assert_true(fds[i] >= 0);
     }
     int64_t until_ns = muster_clock_after_ms(STRANGERS_MS);
     do {
-        rig_look(&rig, 0, 5);
-        rig_look(&rig, 1, 5);
+        rig_progress(&rig, 0, 5);
+        rig_progress(&rig, 1, 5);
     } while (muster_clock_ns() < until_ns);
     descriptors_exhaust(&before);
     rig_run(&rig, rig_exchange, NULL);
@@ -100,10 +100,10 @@ static void an_address_of_another_host_is_invalid(void **state)
 static void wait_in_vain(struct rig *rig)
 {
     char byte = 0;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer hello = rig_send(rig, 0, 1, &byte, 1);
     rig_post(rig, 0, &tally, &hello);
-    rig_look(rig, 0, RIG_PATIENCE_MS);
+    rig_progress(rig, 0, RIG_TIMEOUT_MS);
 }
 
 static void a_frozen_process_is_bounded_by_the_deadline_and_a_killed_one_is_lost(void **state)
@@ -111,15 +111,15 @@ static void a_frozen_process_is_bounded_by_the_deadline_and_a_killed_one_is_lost
     (void)state;
     const struct rig_child child = rig_child_start(&tcp, wait_in_vain);
     struct rig rig;
-    rig_child_meet(&child, &rig, &tcp);
+    rig_child_link(&child, &rig, &tcp);
     char byte = 1;
-    struct rig_tally first = {.left = 1};
+    struct rig_counter first = {.left = 1};
     struct muster_transfer hello = rig_receive(&rig, 1, 1, &byte, 1);
     rig_post(&rig, 0, &first, &hello);
     assert_int_equal(rig_wait(&rig, 0, &first), MUSTER_OK);
 
     assert_int_equal(kill(child.pid, SIGSTOP), 0);
-    struct rig_tally second = {.left = 1};
+    struct rig_counter second = {.left = 1};
     struct muster_transfer never = rig_receive(&rig, 1, 2, &byte, 1);
     rig_post(&rig, 0, &second, &never);
     assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &second.finished,
@@ -139,6 +139,7 @@ int main(void)
         cmocka_unit_test(unidentified_connections_make_room_for_members),
         cmocka_unit_test(an_address_of_another_host_is_invalid),
     };
-    static const struct stranger_port port = {.transport = &tcp, .answer_size = MUSTER_ANSWER_SIZE};
-    return strangers_run(&port) + cmocka_run_group_tests(tests, NULL, NULL);
+    static const struct rejection_suite_port port = {.transport = &tcp,
+                                                     .answer_size = MUSTER_ANSWER_SIZE};
+    return rejection_suite_run(&port) + cmocka_run_group_tests(tests, NULL, NULL);
 }

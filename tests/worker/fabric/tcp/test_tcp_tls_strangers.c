@@ -92,15 +92,15 @@ static void expect_refusal(const struct rig_transport *zero, const struct rig_tr
     rig.transport = one;
     rig_replace(&rig, 1);
     rig_begin(&rig);
-    struct rig_tally tally = rig_send_unasked(&rig);
+    struct rig_counter tally = rig_send_unexpected(&rig);
     assert_int_equal(tally.status, MUSTER_REJOIN);
     if (strstr(tally.reason, words) == NULL ||
         strstr(tally.reason, "link to rank 0 (host host-0): ") == NULL) {
         fail_msg("\"%s\" should say \"%s\"", tally.reason, words);
     }
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (refused_by(&rig, 0) == 0 && muster_clock_ns() < deadline_ns) {
-        rig_look(&rig, 0, 2);
+        rig_progress(&rig, 0, 2);
     }
     assert_int_equal(refused_by(&rig, 0), 1);
     rig_finish(&rig);
@@ -237,13 +237,13 @@ static int connect_to(const struct rig *rig)
 /* Drives rank 0 until the guest is done and `refused` connections were refused. */
 static void host_guest(struct rig *rig, struct guest *guest, uint64_t refused)
 {
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     guest->rig = rig;
     guest->fd = connect_to(rig);
     start_guest(guest);
     while ((!atomic_load(&guest->over) || refused_by(rig, 0) < refused) &&
            muster_clock_ns() < deadline_ns) {
-        rig_look(rig, 0, 2);
+        rig_progress(rig, 0, 2);
     }
     assert_true(atomic_load(&guest->over));
     end_guest(guest);
@@ -300,7 +300,7 @@ static void expect_loss(const char *certificate, const char *words)
     rig_begin(&rig);
     start_guest(&guest);
     char byte = 0;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer send = rig_send(&rig, 1, 1, &byte, 1);
     rig_post(&rig, 0, &tally, &send);
     assert_int_equal(rig_wait(&rig, 0, &tally), MUSTER_REJOIN);
@@ -330,9 +330,9 @@ static void plain_garbage_is_refused_at_once(void **state)
         size_t size = strlen(bytes[i]);
         size = size < 10 ? 10 : size; /* one has zeros in it */
         assert_int_equal(send(fd, bytes[i], size, MSG_NOSIGNAL), (ssize_t)size);
-        int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+        int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
         while (refused_by(&rig, 0) < i + 1 && muster_clock_ns() < deadline_ns) {
-            rig_look(&rig, 0, 2);
+            rig_progress(&rig, 0, 2);
         }
         assert_int_equal(refused_by(&rig, 0), i + 1);
         close(fd);
@@ -351,7 +351,7 @@ static void unfinished_handshakes_do_not_keep_members_out(void **state)
         fds[i] = connect_to(&rig);
         assert_int_equal(send(fds[i], "\x16\x03\x01\x02", 4, MSG_NOSIGNAL), 4);
         if (i % 50 == 0) {
-            rig_look(&rig, 0, 2);
+            rig_progress(&rig, 0, 2);
         }
     }
     rig_run(&rig, rig_exchange, NULL);
@@ -438,15 +438,15 @@ static void expect_death(void (*talk)(struct guest *guest, SSL *ssl), unsigned s
     struct guest guest = {.certificate = "member", .talk = talk, .seed = seed};
     struct rig rig;
     char bytes[600];
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     rig_init(&rig, &with_tls, 2);
     guest.rig = &rig;
     guest.fd = connect_to(&rig);
     start_guest(&guest);
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (muster_fabric_figures(rig.fabrics[0]).links_opened == 0 &&
            muster_clock_ns() < deadline_ns) {
-        rig_look(&rig, 0, 2);
+        rig_progress(&rig, 0, 2);
     }
     struct muster_transfer never = rig_receive(&rig, 1, 1, bytes, sizeof bytes);
     rig_post(&rig, 0, &tally, &never);
@@ -496,7 +496,7 @@ enum { LARGE_BYTES = 64 * 1024 * 1024 };
 /* Rank 1 in another process, which sends a large message as long as it lives. */
 static void live_as_child(struct rig *rig, unsigned char *large)
 {
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer send = rig_send(rig, 0, 1, large, LARGE_BYTES);
     rig_post(rig, 1, &tally, &send);
     muster_status status = rig_wait(rig, 1, &tally);
@@ -528,7 +528,7 @@ static void a_member_killed_in_the_middle_of_a_message_is_lost(void **state)
         live_as_child(&rig, large);
     }
     assert_true(pid > 0);
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer receive = rig_receive(&rig, 1, 1, &pid, LARGE_BYTES);
     receive.consume = kill_sender;
     rig_post(&rig, 0, &tally, &receive);

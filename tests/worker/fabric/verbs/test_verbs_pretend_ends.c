@@ -1,5 +1,5 @@
 /* Links over RDMA whose paths break all the time: both ends learn of every loss. */
-#include "tests/conformance/saboteur.h"
+#include "tests/conformance/fault_injector.h"
 #include "tests/support/verbs_pretend.h"
 
 #include <pthread.h>
@@ -33,7 +33,7 @@ struct draw {
     bool tcp; /* is there, too */
     uint32_t batches;
     uint32_t roughness;
-    uint32_t acts;   /* of the saboteur */
+    uint32_t acts;   /* of the injector */
     uint32_t victim; /* of the ranks: is killed; NOBODY, or more: none is */
     bool leaves;     /* no more faults after the loss, while the link opens */
 };
@@ -117,7 +117,7 @@ static muster_status batch(struct round *round, uint32_t rank, uint64_t sequence
 {
     struct rig *rig = &round->rig;
     struct muster_transfer transfers[2 * MESSAGES];
-    struct rig_tally tally = {.left = 2 * MESSAGES};
+    struct rig_counter tally = {.left = 2 * MESSAGES};
     uint32_t peer = 1 - rank;
     for (uint32_t i = 0; i < MESSAGES; i++) {
         uint64_t size = size_of(&round->draw, rank, sequence, i);
@@ -156,7 +156,7 @@ static char *play(struct rig *rig, uint32_t rank, void *user)
         if (sequence == 1) {
             atomic_fetch_add(&round->opened, 1);
             while (round->draw.leaves && atomic_load(&round->opened) < 2) {
-                rig_look(rig, rank, 1);
+                rig_progress(rig, rank, 1);
             }
             verbs_pretend_roughness(round->draw.roughness);
         }
@@ -167,10 +167,10 @@ static char *play(struct rig *rig, uint32_t rank, void *user)
         if (status != MUSTER_OK && round->draw.leaves) {
             (void)sched_yield();
         } else {
-            rig_look(rig, rank, 1);
+            rig_progress(rig, rank, 1);
         }
     }
-    return wrong ? rig_complaint("rank %u: wrong data", rank) : NULL;
+    return wrong ? rig_error("rank %u: wrong data", rank) : NULL;
 }
 
 /* Who breaks things ---------------------------------------------------------------------------- */
@@ -186,7 +186,7 @@ static void act(struct round *round, unsigned *seed, bool last)
         (void)verbs_pretend_break(1 + chance(seed, CONNECTIONS_MAX));
         break;
     case 1:
-        (void)saboteur_shut_down(1 + chance(seed, CONNECTIONS_MAX), seed);
+        (void)fault_injector_shut_down(1 + chance(seed, CONNECTIONS_MAX), seed);
         break;
     case 2:
         verbs_pretend_refuse(chance(seed, 2) == 0 ? 100 : chance(seed, 6));

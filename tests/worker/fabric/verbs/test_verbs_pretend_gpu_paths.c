@@ -48,7 +48,7 @@ static bool all_are_open(const struct rig *rig)
 struct messages {
     struct muster_gpu_memory memory[2]; /* of the withdrawn one, and of the others */
     unsigned char *data[2];             /* where the transfers have it */
-    struct rig_tally withdrawn, kept;
+    struct rig_counter withdrawn, kept;
     struct muster_transfer transfers[2 + SMALL];
 };
 
@@ -60,8 +60,8 @@ static uint64_t size_of(uint32_t index)
 
 static void post_all(struct rig *rig, uint32_t rank, uint64_t round, struct messages *messages)
 {
-    messages->withdrawn = (struct rig_tally){.left = 1};
-    messages->kept = (struct rig_tally){.left = 1 + SMALL};
+    messages->withdrawn = (struct rig_counter){.left = 1};
+    messages->kept = (struct rig_counter){.left = 1 + SMALL};
     for (uint32_t i = 0; i < 2 + SMALL; i++) {
         unsigned char *data = messages->data[i > 0];
         struct muster_transfer *transfer = &messages->transfers[i];
@@ -101,13 +101,13 @@ static char *send_round(struct rig *rig, uint64_t round, unsigned *seed, struct 
         RIG_EXPECT(muster_gpu_find(messages->data[i], &messages->memory[i]));
     }
     while (round % 4 == 0 && !all_are_open(rig)) {
-        rig_look(rig, 1, 1);
+        rig_progress(rig, 1, 1);
     }
     fill_all(messages, round);
     post_all(rig, 1, round, messages);
     uint64_t until = verbs_pretend_steps() + (uint64_t)rand_r(seed) % STEPS;
     while (verbs_pretend_steps() < until && !messages->kept.finished) {
-        rig_look(rig, 1, 1);
+        rig_progress(rig, 1, 1);
     }
     broken += verbs_pretend_break(all_are_open(rig) ? 1 : 0);
     muster_fabric_withdraw(rig->fabrics[1], rig->generation, 0, 2 * round);
@@ -120,12 +120,12 @@ static char *play(struct rig *rig, uint32_t rank, void *user)
 {
     const size_t room = LARGE_BYTES + SMALL * PLACE_BYTES;
     struct messages messages = {0};
-    char *complaint = NULL;
+    char *error = NULL;
     messages.data[0] = rank == 1 ? gpu->allocate(LARGE_BYTES, 0) : malloc(LARGE_BYTES);
     messages.data[1] = rank == 1 ? gpu->allocate(room, 0) : malloc(room);
-    for (uint64_t round = 1; round <= ROUNDS && complaint == NULL; round++) {
+    for (uint64_t round = 1; round <= ROUNDS && error == NULL; round++) {
         if (rank == 1) {
-            complaint = send_round(rig, round, user, &messages);
+            error = send_round(rig, round, user, &messages);
         } else {
             post_all(rig, 0, round, &messages);
             RIG_EXPECT(rig_wait(rig, 0, &messages.kept) == MUSTER_OK);
@@ -143,7 +143,7 @@ static char *play(struct rig *rig, uint32_t rank, void *user)
             free(messages.data[i]);
         }
     }
-    return complaint;
+    return error;
 }
 
 static void what_broken_paths_carried_goes_again_however_it_is_read(void **state)

@@ -1,4 +1,4 @@
-#include "tests/conformance/strangers.h"
+#include "tests/conformance/rejection_suite.h"
 
 #include "worker/fabric/address/address.h"
 
@@ -15,10 +15,10 @@
 
 enum { ANSWER_MAX = 256, VERSION_AT = 8 };
 
-static const struct stranger_port *tested;
+static const struct rejection_suite_port *tested;
 
 /* "verbs://10.0.0.1:4000" is a TCP address, too. */
-int stranger_connect(const struct rig *rig, uint32_t rank)
+int rejection_suite_connect(const struct rig *rig, uint32_t rank)
 {
     char text[MUSTER_ADDRESS_SIZE];
     struct muster_socket_address address;
@@ -35,12 +35,12 @@ int stranger_connect(const struct rig *rig, uint32_t rank)
     return fd;
 }
 
-void stranger_await_refused(struct rig *rig, uint64_t count)
+void rejection_suite_await(struct rig *rig, uint64_t count)
 {
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (muster_fabric_figures(rig->fabrics[0]).connections_rejected < count &&
            muster_clock_ns() < deadline_ns) {
-        rig_look(rig, 0, 5);
+        rig_progress(rig, 0, 5);
     }
     /* A member whose call has crossed another may have hung up, too. */
     assert_true(muster_fabric_figures(rig->fabrics[0]).connections_rejected >= count);
@@ -51,15 +51,15 @@ static void a_port_scanner_is_counted(void **state)
     (void)state;
     struct rig rig;
     rig_init(&rig, tested->transport, 2);
-    int fd = stranger_connect(&rig, 0);
+    int fd = rejection_suite_connect(&rig, 0);
     assert_true(fd >= 0);
     close(fd);
-    stranger_await_refused(&rig, 1);
+    rejection_suite_await(&rig, 1);
     rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }
 
-void stranger_send(int fd, const void *bytes, size_t size)
+void rejection_suite_send(int fd, const void *bytes, size_t size)
 {
     assert_int_equal(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
 }
@@ -77,15 +77,15 @@ static void garbage_is_refused_at_once(void **state)
     (void)state;
     struct rig rig;
     rig_init(&rig, tested->transport, 2);
-    int fd = stranger_connect(&rig, 0);
-    stranger_send(fd, "GET / HTTP/1.1\r\n\r\n", 18);
-    stranger_await_refused(&rig, 1);
+    int fd = rejection_suite_connect(&rig, 0);
+    rejection_suite_send(fd, "GET / HTTP/1.1\r\n\r\n", 18);
+    rejection_suite_await(&rig, 1);
     assert_hung_up(fd);
     rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }
 
-struct muster_hello stranger_hello(const struct rig *rig)
+struct muster_hello rejection_suite_hello(const struct rig *rig)
 {
     struct muster_hello hello = {.generation = rig->generation};
     memcpy(hello.from, rig->peers[1].member, sizeof hello.from);
@@ -98,10 +98,10 @@ static void expect_verdict_on(struct rig *rig, const unsigned char bytes[MUSTER_
                               enum muster_verdict expected, uint64_t refused)
 {
     unsigned char answer[ANSWER_MAX];
-    int fd = stranger_connect(rig, 0);
-    stranger_send(fd, bytes, MUSTER_HELLO_SIZE);
-    stranger_send(fd, tested->greeting, tested->greeting_size);
-    stranger_await_refused(rig, refused);
+    int fd = rejection_suite_connect(rig, 0);
+    rejection_suite_send(fd, bytes, MUSTER_HELLO_SIZE);
+    rejection_suite_send(fd, tested->greeting, tested->greeting_size);
+    rejection_suite_await(rig, refused);
     assert_int_equal(recv(fd, answer, tested->answer_size, MSG_WAITALL), tested->answer_size);
     enum muster_verdict verdict = MUSTER_WELCOME;
     assert_int_equal(muster_answer_decode(answer, &verdict), MUSTER_OK);
@@ -123,7 +123,7 @@ static void who_speaks_another_version_is_told_so(void **state)
     struct rig rig;
     unsigned char bytes[MUSTER_HELLO_SIZE];
     rig_init(&rig, tested->transport, 2);
-    struct muster_hello hello = stranger_hello(&rig);
+    struct muster_hello hello = rejection_suite_hello(&rig);
     muster_hello_encode(&hello, bytes);
     bytes[VERSION_AT]++;
     expect_verdict_on(&rig, bytes, MUSTER_REFUSED_VERSION, 1);
@@ -136,16 +136,16 @@ static void who_lacks_the_token_or_is_no_member_is_told_so(void **state)
     (void)state;
     struct rig rig;
     rig_init(&rig, tested->transport, 2);
-    struct muster_hello hello = stranger_hello(&rig);
+    struct muster_hello hello = rejection_suite_hello(&rig);
     hello.token[3] = 'x';
     expect_verdict(&rig, &hello, MUSTER_REFUSED_TOKEN, 1);
-    hello = stranger_hello(&rig);
+    hello = rejection_suite_hello(&rig);
     hello.token[0] = '\0';
     expect_verdict(&rig, &hello, MUSTER_REFUSED_TOKEN, 2);
-    hello = stranger_hello(&rig);
+    hello = rejection_suite_hello(&rig);
     muster_random_uuid(hello.from);
     expect_verdict(&rig, &hello, MUSTER_REFUSED_UNKNOWN, 3);
-    hello = stranger_hello(&rig);
+    hello = rejection_suite_hello(&rig);
     muster_random_uuid(hello.to);
     expect_verdict(&rig, &hello, MUSTER_REFUSED_UNKNOWN, 4);
     rig_run(&rig, rig_exchange, NULL);
@@ -160,21 +160,21 @@ static void half_hellos_do_not_keep_members_out(void **state)
     struct rig rig;
     rig_init(&rig, tested->transport, 2);
     unsigned char bytes[MUSTER_HELLO_SIZE];
-    struct muster_hello hello = stranger_hello(&rig);
+    struct muster_hello hello = rejection_suite_hello(&rig);
     muster_hello_encode(&hello, bytes);
     for (int i = 0; i < STALLED; i++) {
-        fds[i] = stranger_connect(&rig, 0);
+        fds[i] = rejection_suite_connect(&rig, 0);
         assert_true(fds[i] >= 0);
-        stranger_send(fds[i], bytes, 100);
+        rejection_suite_send(fds[i], bytes, 100);
         if (i % 50 == 0) {
-            rig_look(&rig, 0, 1);
+            rig_progress(&rig, 0, 1);
         }
     }
     rig_run(&rig, rig_exchange, NULL);
     for (int i = 0; i < STALLED; i++) {
         close(fds[i]);
     }
-    stranger_await_refused(&rig, STALLED);
+    rejection_suite_await(&rig, STALLED);
     rig_finish(&rig);
 }
 
@@ -182,16 +182,16 @@ static char *connect_often(struct rig *rig, uint32_t rank, void *user)
 {
     int count = *(const int *)user;
     if (rank == 0) {
-        int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+        int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
         while (muster_fabric_figures(rig->fabrics[0]).connections_rejected < (uint64_t)count &&
                muster_clock_ns() < deadline_ns) {
-            rig_look(rig, 0, 5);
+            rig_progress(rig, 0, 5);
         }
         RIG_EXPECT(muster_fabric_figures(rig->fabrics[0]).connections_rejected >= (uint64_t)count);
         return NULL;
     }
     for (int i = 0; i < count; i++) {
-        int fd = stranger_connect(rig, 0);
+        int fd = rejection_suite_connect(rig, 0);
         RIG_EXPECT(fd >= 0);
         struct linger abrupt = {.l_onoff = 1}; /* leaves no port in TIME_WAIT */
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &abrupt, sizeof abrupt);
@@ -217,7 +217,7 @@ static void another_token_is_a_clear_error_for_the_dialler(void **state)
     struct rig rig;
     rig_init(&rig, tested->transport, 2);
     muster_fabric_set_token(rig.fabrics[1], "another one");
-    struct rig_tally tally = rig_send_unasked(&rig);
+    struct rig_counter tally = rig_send_unexpected(&rig);
     assert_int_equal(tally.status, MUSTER_REJOIN);
     if (strncmp(tally.reason, "link to rank 0 (host host-0): ", 30) != 0 ||
         strstr(tally.reason, "refused: wrong link token") == NULL) {
@@ -226,7 +226,7 @@ static void another_token_is_a_clear_error_for_the_dialler(void **state)
     rig_finish(&rig);
 }
 
-int strangers_run(const struct stranger_port *port)
+int rejection_suite_run(const struct rejection_suite_port *port)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_port_scanner_is_counted),

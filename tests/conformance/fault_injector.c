@@ -1,4 +1,4 @@
-#include "tests/conformance/saboteur.h"
+#include "tests/conformance/fault_injector.h"
 
 #include <dirent.h>
 #include <netinet/in.h>
@@ -84,8 +84,8 @@ struct game {
 };
 
 /* Who cuts connections meanwhile. */
-struct saboteur {
-    const struct saboteur_wish *wish;
+struct fault_injector {
+    const struct fault_injection *wish;
     struct rig *rig;
     struct game game;
     unsigned seed;
@@ -109,7 +109,7 @@ struct round {
     uint32_t *out, *in, *sum;
     uint32_t small_out[SMALL], small_in[SMALL];
     struct muster_transfer transfers[MESSAGES];
-    struct rig_tally tally;
+    struct rig_counter tally;
 };
 
 static void prepare(struct rig *rig, uint32_t rank, struct round *round, uint64_t sequence)
@@ -148,7 +148,7 @@ static char *exchange(struct rig *rig, uint32_t rank, struct round *round, uint6
     for (uint32_t i = 0; i < SMALL; i++) {
         round->small_out[i] = number(sequence, rank, i);
     }
-    round->tally = (struct rig_tally){.left = MESSAGES};
+    round->tally = (struct rig_counter){.left = MESSAGES};
     prepare(rig, rank, round, sequence);
     for (uint32_t i = 0; i < MESSAGES; i++) {
         rig_post(rig, rank, &round->tally, &round->transfers[i]);
@@ -168,7 +168,7 @@ static char *exchange(struct rig *rig, uint32_t rank, struct round *round, uint6
 static char *agree_on_more(struct rig *rig, uint32_t rank, uint64_t sequence, bool *more)
 {
     unsigned char word = *more;
-    struct rig_tally tally = {.left = 1};
+    struct rig_counter tally = {.left = 1};
     struct muster_transfer transfer =
         rank == 0 ? rig_send(rig, 1, sequence, &word, 1) : rig_receive(rig, 0, sequence, &word, 1);
     rig_post(rig, rank, &tally, &transfer);
@@ -186,32 +186,32 @@ static char *play(struct rig *rig, uint32_t rank, void *user)
     round->out = numbers;
     round->in = numbers + NUMBERS;
     round->sum = numbers + 2 * (size_t)NUMBERS;
-    char *complaint = NULL;
+    char *error = NULL;
     bool more = true;
-    for (uint64_t sequence = 1; more && complaint == NULL; sequence += 2) {
-        complaint = exchange(rig, rank, round, sequence);
+    for (uint64_t sequence = 1; more && error == NULL; sequence += 2) {
+        error = exchange(rig, rank, round, sequence);
         more = !atomic_load(&game->over);
-        if (complaint == NULL) {
-            complaint = agree_on_more(rig, rank, sequence + 1, &more);
+        if (error == NULL) {
+            error = agree_on_more(rig, rank, sequence + 1, &more);
         }
         atomic_fetch_add(&game->rounds, rank == 0);
     }
     atomic_store(&game->over, true);
     free(numbers);
     free(round);
-    return complaint;
+    return error;
 }
 
 /* Cutting ------------------------------------------------------------------------------------ */
 
 /* True when it is so; false if the game is over before, or it takes too long. */
-static bool await(struct saboteur *saboteur, const char *what,
-                  bool (*is_so)(struct saboteur *saboteur))
+static bool await(struct fault_injector *injector, const char *what,
+                  bool (*is_so)(struct fault_injector *injector))
 {
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
-    while (!is_so(saboteur)) {
-        if (atomic_load(&saboteur->game.over) || muster_clock_ns() > deadline_ns) {
-            print_error("%u connections are cut; awaited in vain: %s\n", saboteur->cut, what);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
+    while (!is_so(injector)) {
+        if (atomic_load(&injector->game.over) || muster_clock_ns() > deadline_ns) {
+            print_error("%u connections are cut; awaited in vain: %s\n", injector->cut, what);
             return false;
         }
         (void)sched_yield();
@@ -228,27 +228,27 @@ static bool both_have_opened(const struct rig *rig, uint64_t count)
 
 /* Also those that were cut, which are opened again. Those of calls that crossed are gone: their
  * ends hear of that a little later. */
-static bool all_are_open(struct saboteur *saboteur)
+static bool all_are_open(struct fault_injector *injector)
 {
     struct end ends[ENDS_MAX];
-    uint32_t connections = saboteur->wish->connections;
+    uint32_t connections = injector->wish->connections;
     return list_connections(ends) == connections &&
-           both_have_opened(saboteur->rig, connections - 1 + saboteur->cut);
+           both_have_opened(injector->rig, connections - 1 + injector->cut);
 }
 
-static bool both_have_noticed(struct saboteur *saboteur)
+static bool both_have_noticed(struct fault_injector *injector)
 {
-    struct rig *rig = saboteur->rig;
-    return muster_fabric_figures(rig->fabrics[0]).connections_lost == saboteur->cut &&
-           muster_fabric_figures(rig->fabrics[1]).connections_lost == saboteur->cut;
+    struct rig *rig = injector->rig;
+    return muster_fabric_figures(rig->fabrics[0]).connections_lost == injector->cut &&
+           muster_fabric_figures(rig->fabrics[1]).connections_lost == injector->cut;
 }
 
-static bool a_round_has_passed(struct saboteur *saboteur)
+static bool a_round_has_passed(struct fault_injector *injector)
 {
-    return atomic_load(&saboteur->game.rounds) > saboteur->rounds;
+    return atomic_load(&injector->game.rounds) > injector->rounds;
 }
 
-uint32_t saboteur_shut_down(uint32_t count, unsigned *seed)
+uint32_t fault_injector_shut_down(uint32_t count, unsigned *seed)
 {
     struct end ends[ENDS_MAX];
     uint32_t left = list_connections(ends);
@@ -262,44 +262,45 @@ uint32_t saboteur_shut_down(uint32_t count, unsigned *seed)
 }
 
 /* Not all of them. */
-static void cut_some(struct saboteur *saboteur)
+static void cut_some(struct fault_injector *injector)
 {
-    uint32_t some = 1 + (uint32_t)rand_r(&saboteur->seed) % (saboteur->wish->connections - 1);
-    saboteur->cut += saboteur->wish->cut(some, &saboteur->seed);
-    saboteur->rounds = atomic_load(&saboteur->game.rounds) + 1;
+    uint32_t some = 1 + (uint32_t)rand_r(&injector->seed) % (injector->wish->connections - 1);
+    injector->cut += injector->wish->cut(some, &injector->seed);
+    injector->rounds = atomic_load(&injector->game.rounds) + 1;
 }
 
 static void *cut_and_cut_again(void *argument)
 {
-    struct saboteur *saboteur = argument;
-    while (await(saboteur, "all are open", all_are_open) &&
-           saboteur->times < saboteur->wish->times) {
-        cut_some(saboteur);
-        if (!await(saboteur, "both have noticed", both_have_noticed) ||
-            !await(saboteur, "a round has passed", a_round_has_passed)) {
+    struct fault_injector *injector = argument;
+    while (await(injector, "all are open", all_are_open) &&
+           injector->times < injector->wish->times) {
+        cut_some(injector);
+        if (!await(injector, "both have noticed", both_have_noticed) ||
+            !await(injector, "a round has passed", a_round_has_passed)) {
             break;
         }
-        if (saboteur->wish->mend != NULL) {
-            saboteur->wish->mend();
+        if (injector->wish->mend != NULL) {
+            injector->wish->mend();
         }
-        saboteur->times++;
+        injector->times++;
     }
-    atomic_store(&saboteur->game.over, true);
+    atomic_store(&injector->game.over, true);
     return NULL;
 }
 
-void saboteur_run(const struct saboteur_wish *wish)
+void fault_injector_run(const struct fault_injection *wish)
 {
     struct rig rig;
-    struct saboteur saboteur = {.wish = wish, .rig = &rig, .seed = (unsigned)muster_clock_ns()};
-    print_message("seed %u\n", saboteur.seed);
+    struct fault_injector injector = {
+        .wish = wish, .rig = &rig, .seed = (unsigned)muster_clock_ns()};
+    print_message("seed %u\n", injector.seed);
     pthread_t thread;
     rig_init(&rig, wish->transport, 2);
-    assert_int_equal(pthread_create(&thread, NULL, cut_and_cut_again, &saboteur), 0);
-    rig_run(&rig, play, &saboteur.game);
+    assert_int_equal(pthread_create(&thread, NULL, cut_and_cut_again, &injector), 0);
+    rig_run(&rig, play, &injector.game);
     (void)pthread_join(thread, NULL);
-    assert_int_equal(saboteur.times, wish->times);
-    assert_true(both_have_opened(&rig, wish->connections - 1 + saboteur.cut));
+    assert_int_equal(injector.times, wish->times);
+    assert_true(both_have_opened(&rig, wish->connections - 1 + injector.cut));
     assert_int_equal(muster_fabric_figures(rig.fabrics[0]).links_lost, 0);
     rig_finish(&rig);
 }
