@@ -5,7 +5,7 @@
 #include "tests/support/schedules.h"
 #include "tests/support/verbs_spy.h"
 #include "worker/base/log.h"
-#include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/verbs/verbs_parts.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* The table of the RDMA transport: its object in a fabric, and its links. */
-#include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/verbs/verbs_parts.h"
 
 #include "worker/base/cleanup.h"
 #include "worker/base/log.h"

@@ -11,7 +11,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/random.h"
-#include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/verbs/verbs_parts.h"
 
 #include <errno.h>
 #include <stdio.h>

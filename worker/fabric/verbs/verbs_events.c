@@ -1,6 +1,6 @@
 /* What the devices report: completions of work requests, and asynchronous events. */
 #include "worker/base/log.h"
-#include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/verbs/verbs_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Paths that fail: their device is drained, their frames wait for the other paths, and the link
  * goes on, or ends with its last path. */
 #include "worker/base/clock.h"
-#include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/verbs/verbs_parts.h"
 
 #include <sched.h>
 

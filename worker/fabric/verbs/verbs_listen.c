@@ -1,7 +1,7 @@
 /* Listens for links over RDMA: one TCP address for each device. */
 #include "worker/base/cleanup.h"
 #include "worker/fabric/address/host_addresses.h"
-#include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/verbs/verbs_parts.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
 /* A path: its record, its registered memory, its queue pair, and the greetings that describe it. */
 #include "worker/base/log.h"
-#include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/verbs/verbs_parts.h"
 #include "worker/fabric/wire/bytes.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
 /* Receives frames: wire/bundle.h puts them in order, then their payload is reduced or copied
  * straight out of the slot or segment in which they have arrived. */
-#include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/verbs/verbs_parts.h"
 #include "worker/fabric/wire/whole_frames.h"
 
 #include <stdlib.h>

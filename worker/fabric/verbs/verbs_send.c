@@ -10,7 +10,7 @@
  */
 #include "worker/base/clock.h"
 #include "worker/fabric/link_trace.h"
-#include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/verbs/verbs_parts.h"
 #include "worker/fabric/wire/whole_frames.h"
 
 #include <arpa/inet.h>

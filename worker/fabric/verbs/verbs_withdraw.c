@@ -1,6 +1,6 @@
 /* Withdraws operations whose memory a device may be reading. */
 #include "worker/base/clock.h"
-#include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/verbs/verbs_parts.h"
 
 #include <sched.h>
 

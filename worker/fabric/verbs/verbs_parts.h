@@ -13,8 +13,8 @@
  *
  * Threads: the fabric's lock, except for completions, which the leader polls without it.
  */
-#ifndef MUSTER_WORKER_FABRIC_VERBS_VERBS_H
-#define MUSTER_WORKER_FABRIC_VERBS_VERBS_H
+#ifndef MUSTER_WORKER_FABRIC_VERBS_VERBS_PARTS_H
+#define MUSTER_WORKER_FABRIC_VERBS_VERBS_PARTS_H
 
 #include "worker/fabric/verbs/registrations.h"
 #include "worker/fabric/verbs/verbs_device.h"
