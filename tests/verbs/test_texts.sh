@@ -30,7 +30,7 @@ run_job() { # [NAME=VALUE...] [-- WORKER...]
 }
 
 # Counts the lines of the job that contain both.
-said() { # WORDS WORDS
+count_lines() { # WORDS WORDS
     grep -hF -- "$1" "$folder/out" "$folder/err" | grep -cF -- "$2"
 }
 
@@ -40,28 +40,28 @@ expect_tcp() { # WHAT WHY REMEDY [NAME=VALUE...]
     local what=$1 why=$2 remedy=$3
     shift 3
     run_job MUSTER_LOG=info "$@"
-    [ "$(said "$why" "$remedy")" = 2 ] ||
-        complain "$what: each worker is to say \"$why\" and \"$remedy\" once"
-    [ "$(said 'link over' RDMA)" = 0 ] || complain "$what: links over RDMA"
-    [ "$(said 'link from' tcp://)" = 2 ] || complain "$what: no links over TCP"
+    [ "$(count_lines "$why" "$remedy")" = 2 ] ||
+        complain "$what: not every worker logs \"$why\" and \"$remedy\" once"
+    [ "$(count_lines 'link over' RDMA)" = 0 ] || complain "$what: links over RDMA"
+    [ "$(count_lines 'link from' tcp://)" = 2 ] || complain "$what: no links over TCP"
     ! env "$@" timeout 60 "$bin/muster" bench allreduce -n 2 --transport verbs --bytes 4 \
-        >"$folder/out" 2>"$folder/err" || complain "$what: a bench of RDMA came through"
-    [ "$(said "$why" "$remedy")" -ge 1 ] || complain "$what: the bench is to say so, too"
+        >"$folder/out" 2>"$folder/err" || complain "$what: a bench over RDMA succeeded"
+    [ "$(count_lines "$why" "$remedy")" -ge 1 ] || complain "$what: the bench does not say so"
     echo "$what: as it should be ($SECONDS s)"
 }
 
 run_job MUSTER_LOG=info
-[ "$(said 'link over RDMA device rxe0' 'to verbs://10.99.0.1:')" = 2 ] ||
+[ "$(count_lines 'link over RDMA device rxe0' 'to verbs://10.99.0.1:')" = 2 ] ||
     complain "all is well, and the links are not over RDMA"
 
 # The worker on host b has none.
 run_job MUSTER_LOG=info -- sh -c "[ \"\$MUSTER_HOST\" = a ] || export MUSTER_VERBS=0; exec $bin/hello_allreduce"
-[ "$(said 'link from' tcp://)" = 2 ] || complain "one has RDMA, the other has not: no links over TCP"
+[ "$(count_lines 'link from' tcp://)" = 2 ] || complain "one has RDMA, the other has not: no links over TCP"
 
 if ldd "$bin/muster" | grep -q libssl; then
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$folder/key" \
         -out "$folder/certificate" -days 1 -subj /CN=worker >"$folder/out" 2>&1 || complain "no certificate"
-    expect_tcp "links are to be encrypted" "MUSTER_TLS_CERTIFICATE" "what goes over RDMA is not encrypted" \
+    expect_tcp "links are encrypted" "MUSTER_TLS_CERTIFICATE" "RDMA is not encrypted" \
         "MUSTER_TLS_CERTIFICATE=$folder/certificate" "MUSTER_TLS_KEY=$folder/key" \
         "MUSTER_TLS_AUTHORITY=$folder/certificate"
 fi
@@ -81,8 +81,8 @@ ip link set eth0 down
 expect_tcp "a port that is down" "port 1 of rxe0 is not up (down)" '"ip link"' \
     MUSTER_VERBS_DEVICE=rxe0
 run_job MUSTER_LOG=info
-[ "$(said 'link over RDMA device rxe1' verbs://10.99.0.2:)" = 2 ] ||
-    complain "one port is down: links are to be over the other"
+[ "$(count_lines 'link over RDMA device rxe1' verbs://10.99.0.2:)" = 2 ] ||
+    complain "one port is down: the links do not use the other"
 ip link set eth1 down
 expect_tcp "no port is up" "port 1 of rxe0 is not up (down)" '"ip link"'
 

@@ -128,7 +128,7 @@ static void tcp_send_goodbye(struct muster_link *link)
     struct tcp_link *end = link->end;
     if (!end->goodbye_queued) {
         end->goodbye_queued = true;
-        end->calls.wanted = 0;
+        end->opening.wanted = 0;
         muster_match_goodbye(&end->match);
     }
 }

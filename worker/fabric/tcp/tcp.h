@@ -106,7 +106,7 @@ struct tcp_link {
     struct tcp_path *paths[MUSTER_CONNECTIONS_MAX]; /* OPEN; by place, NULL: none */
     uint32_t path_count;
     struct tcp_bundle *bundle; /* NULL: a single connection */
-    struct muster_bundle_calls calls;
+    struct muster_bundle_opening opening;
     struct muster_socket_address dialled_address; /* size 0: the peer has dialled */
     bool goodbye_queued, goodbye_sent;            /* sent: by all connections */
     struct tcp_dialling dialling;

@@ -310,6 +310,8 @@ enum outcome {
     SENT_PATH_GONE, /* the path is closed, and perhaps the link */
 };
 
+/* Sends one batch on the path, without the lock. Accepted bytes are noted before a failure abandons
+ * the path, so that each frame of the batch is either waiting or carried by then. */
 static enum outcome send_batch(struct tcp_path *path)
 {
     struct muster_fabric *fabric = path->tcp->pending_list.fabric;
@@ -443,6 +445,7 @@ static muster_status acknowledged(struct tcp_link *link, uint64_t number)
     return MUSTER_OK;
 }
 
+/* Checks everything before it applies the acknowledgement, which may complete transfers. */
 muster_status muster_tcp_bundle_receive_header(struct tcp_path *path)
 {
     const unsigned char *envelope = path->header;
@@ -485,6 +488,7 @@ static muster_status deliver(struct tcp_link *link, const struct tcp_arrived_fra
     return status;
 }
 
+/* Delivering gives up the lock, so after each frame the path is checked: the link may be closed. */
 muster_status muster_tcp_bundle_receive_frame(struct tcp_path *path)
 {
     struct tcp_bundle *bundle = path->link->bundle;

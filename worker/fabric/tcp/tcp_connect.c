@@ -25,7 +25,7 @@ static void handle_other_call(struct tcp_path *path, struct muster_link *link)
 {
     struct tcp_link *end = muster_bundle_open_end(&path->pending, link);
     bool fits = end != NULL && end->bundle != NULL &&
-                end->calls.ticket == path->pending.hello.ticket &&
+                end->opening.ticket == path->pending.hello.ticket &&
                 end->path_count < MUSTER_CONNECTIONS_MAX;
     if (!muster_tcp_answer(&path->pending, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) ||
         !fits) {
@@ -51,7 +51,7 @@ void muster_tcp_admit(struct muster_pending_connection *pending, struct muster_l
         muster_pending_answer_failed(pending, link);
         return;
     }
-    end->calls.ticket = pending->hello.ticket;
+    end->opening.ticket = pending->hello.ticket;
     muster_tcp_open_link(path, end, pending->hello.connections);
 }
 
@@ -79,6 +79,8 @@ static void read_hello(struct tcp_path *path)
     muster_pending_check_hello(&path->pending, path->header);
 }
 
+/* Handles an event by the phase of the connection. An open one is read at once; what it sends, the
+ * leader sends when it progresses the link. */
 void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
 {
     struct tcp_path *path = (struct tcp_path *)watch;

@@ -86,7 +86,7 @@ static int dial_address(struct tcp_link *link, const struct muster_socket_addres
 
 static void note_missing(struct tcp_link *link)
 {
-    muster_bundle_path_missing(&link->calls, &link->dialler, link->path_count);
+    muster_bundle_path_missing(&link->opening, &link->dialler, link->path_count);
 }
 
 static uint32_t count_pending(const struct tcp_link *link)
@@ -104,7 +104,7 @@ static uint32_t count_pending(const struct tcp_link *link)
 static void dial_others(struct tcp_link *link)
 {
     uint32_t have = link->path_count + count_pending(link);
-    for (uint32_t i = have; i < link->calls.wanted; i++) {
+    for (uint32_t i = have; i < link->opening.wanted; i++) {
         if (dial_address(link, &link->dialled_address, i) != 0) {
             note_missing(link);
         }
@@ -178,8 +178,8 @@ void muster_tcp_dial(struct tcp_link *link)
     dialling->attempts_deadline_ns = muster_clock_after_ms(TCP_REACH_MS);
     dialling->count = muster_addresses_order(
         &link->tcp->host_addresses, peer, strcmp(peer->host, fabric->host) == 0, dialling->order);
-    muster_random_bytes(&link->calls.ticket, sizeof link->calls.ticket);
-    link->calls.ticket |= 1; /* 0 is none */
+    muster_random_bytes(&link->opening.ticket, sizeof link->opening.ticket);
+    link->opening.ticket |= 1; /* 0 is none */
     dial_next_address(link);
 }
 
@@ -232,7 +232,7 @@ static void send_hello(struct tcp_path *path)
 {
     struct tcp_link *link = path->link;
     struct muster_hello hello = muster_hello_to(link->link);
-    hello.ticket = link->calls.ticket;
+    hello.ticket = link->opening.ticket;
     hello.index = (uint8_t)path->index;
     hello.connections = (uint8_t)path->tcp->connections;
     unsigned char bytes[MUSTER_HELLO_SIZE];
@@ -263,6 +263,8 @@ static void greeting_failed(struct tcp_path *path, int error)
                                     : muster_tcp_path_error(path, error));
 }
 
+/* Continues the TLS handshake of an attempt. When it is complete, or not needed, sends the hello;
+ * if the peer answers in plain text, waits for its refusal. */
 static void secure(struct tcp_path *path)
 {
     switch (muster_tcp_secure_dialled(path)) {
@@ -319,13 +321,15 @@ static void cross_attempts(struct tcp_path *path)
     dial_next_address(link);
 }
 
+/* The peer's answer to an attempt to open the link: opens it, waits, tries the next address, or
+ * loses it. */
 static void handle_verdict(struct tcp_path *path, enum muster_verdict verdict)
 {
     struct tcp_link *link = path->link;
     switch (verdict) {
     case MUSTER_WELCOME:
         link->dialled_address = path->remote;
-        link->calls.wanted = path->tcp->connections;
+        link->opening.wanted = path->tcp->connections;
         muster_tcp_open_link(path, link, path->tcp->connections);
         dial_others(link);
         break;

@@ -18,7 +18,7 @@ void muster_tcp_path_lost(struct tcp_path *path, const char *what)
     }
     muster_tcp_bundle_abandon(path);
     muster_tcp_path_close(path);
-    muster_bundle_path_lost(&end->calls, &end->dialler, end->path_count, what);
+    muster_bundle_path_lost(&end->opening, &end->dialler, end->path_count, what);
 }
 
 /* Silence ------------------------------------------------------------------------------------ */

@@ -194,6 +194,8 @@ void muster_tcp_flush(struct tcp_path *path)
     }
 }
 
+/* Removes the operation's frames from the path, last first. Those of which nothing was sent are
+ * dropped. A partly sent one goes on from a copy. Accepted ones only forget their transfer. */
 void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation)
 {
     for (uint32_t i = path->frame_count; i > 0; i--) {

@@ -17,12 +17,12 @@
 
 #include <sys/uio.h>
 
-/* PEM files. All three or none: without them links are not encrypted. */
+/* PEM files. All three or none; without them links are not encrypted. */
 struct muster_tls_files {
-    const char *certificate; /* this member's, and what leads from it to the authority */
-    const char *key;         /* that belongs to it */
-    const char *authority;   /* who has to have signed the peers' certificates: one or more */
-    const char *name;        /* DNS name that the peers' certificates have to carry; NULL: any */
+    const char *certificate; /* this member's certificate, and its chain up to the authority */
+    const char *key;         /* of the certificate */
+    const char *authority;   /* certificates, one of which must have signed those of the peers */
+    const char *name;        /* DNS name that the peers' certificates must contain; NULL: any */
 };
 
 struct muster_tls; /* shared by all channels of a fabric; counted */

@@ -66,6 +66,8 @@ static int copy_read_ahead(struct muster_tls_channel *channel, char *to, size_t 
     return (int)taken;
 }
 
+/* Returns bytes read ahead, if there are any; otherwise reads the socket, for the request and
+ * beyond it. */
 static int read_socket(BIO *bio, char *to, int size)
 {
     struct muster_tls_channel *channel = BIO_get_data(bio);

@@ -402,6 +402,9 @@ static bool is_contained(const struct request *request)
     return request->begin <= request->data && request->data_end <= request->end;
 }
 
+/* What has changed is invalidated before the search: freed allocations, and unmapped ranges for
+ * memory that could be watched. GPU memory is checked only before a registration, since that asks
+ * the driver. */
 struct muster_registration *muster_registrations_hold(struct muster_registrations *registrations,
                                                       const void *data, size_t size_bytes,
                                                       struct muster_usable_range usable,

@@ -151,7 +151,7 @@ struct verbs_link {
     struct verbs_path
         *paths[VERBS_PATHS_MAX]; /* by place: OPEN or pending; place 0 opens the link */
     uint32_t path_end;           /* places from this one on were never used */
-    struct muster_bundle_calls calls;
+    struct muster_bundle_opening opening;
     bool warned; /* logged, since the last loss, that a path cannot be opened */
     struct muster_bundle bundle;
     struct verbs_out_frame out[MUSTER_BUNDLE_WINDOW];  /* by number */

@@ -68,7 +68,7 @@ static void place_path(struct verbs_path *path, struct verbs_link *link, uint32_
 
 static void path_missing(struct verbs_link *link)
 {
-    muster_bundle_path_missing(&link->calls, &link->dialler, muster_verbs_count_usable(link));
+    muster_bundle_path_missing(&link->opening, &link->dialler, muster_verbs_count_usable(link));
 }
 
 /* The path cannot be opened. False: the link is closed now. */
@@ -128,8 +128,8 @@ static void open_path(struct verbs_path *path)
         muster_bundle_path_opened(&link->dialler);
         return;
     }
-    link->calls.wanted = path->dialler ? link->verbs->connections : 0;
-    link->dialler.redial_ns = link->calls.wanted > 1 ? muster_clock_ns() : MUSTER_NEVER;
+    link->opening.wanted = path->dialler ? link->verbs->connections : 0;
+    link->dialler.redial_ns = link->opening.wanted > 1 ? muster_clock_ns() : MUSTER_NEVER;
     muster_link_opened(link->link);
 }
 
@@ -243,7 +243,7 @@ static struct verbs_path *dial_path(struct verbs_link *link, uint32_t place)
 
 static void dial_missing(struct verbs_link *link)
 {
-    for (uint32_t place = 0; place < link->calls.wanted; place++) {
+    for (uint32_t place = 0; place < link->opening.wanted; place++) {
         if (link->paths[place] == NULL && dial_path(link, place) == NULL) {
             log_unavailable(link);
             path_missing(link);
@@ -258,7 +258,7 @@ void muster_verbs_dial(struct verbs_link *link)
         dial_missing(link);
         return;
     }
-    muster_random_bytes(&link->calls.ticket, sizeof link->calls.ticket);
+    muster_random_bytes(&link->opening.ticket, sizeof link->opening.ticket);
     if (dial_path(link, 0) == NULL) {
         muster_link_try_next(link->link, muster_last_error());
     }
@@ -273,6 +273,8 @@ static void connection_closed(struct verbs_path *path)
     }
 }
 
+/* connect() has ended: creates the queue pair, then sends the hello with the greeting that
+ * describes it. */
 static void connected(struct verbs_path *path)
 {
     struct verbs_link *link = path->link;
@@ -291,7 +293,7 @@ static void connected(struct verbs_path *path)
         return;
     }
     struct muster_hello hello = muster_hello_to(link->link);
-    hello.ticket = link->calls.ticket;
+    hello.ticket = link->opening.ticket;
     hello.index = is_opening(link) ? 0 : (uint8_t)(path->place + 1);
     hello.connections = (uint8_t)link->verbs->connections;
     muster_hello_encode(&hello, bytes);
@@ -365,7 +367,7 @@ static void handle_other_call(struct verbs_path *path, struct muster_link *link)
     struct verbs_link *end = muster_bundle_open_end(&path->pending, link);
     uint32_t place = path->pending.hello.index - 1U;
     if (end == NULL || place >= VERBS_PATHS_MAX ||
-        end->calls.ticket != path->pending.hello.ticket || end->paths[place] != NULL) {
+        end->opening.ticket != path->pending.hello.ticket || end->paths[place] != NULL) {
         (void)muster_verbs_answer(&path->pending, MUSTER_REFUSED_CROSSED);
         muster_verbs_path_close(path);
         return;
@@ -387,7 +389,7 @@ void muster_verbs_admit(struct muster_pending_connection *pending, struct muster
     if (end->paths[0] != NULL) {
         muster_verbs_path_close(end->paths[0]);
     }
-    end->calls.ticket = pending->hello.ticket;
+    end->opening.ticket = pending->hello.ticket;
     accept_path(path, end, 0);
 }
 
@@ -435,6 +437,7 @@ static void read_end(struct verbs_path *path)
     }
 }
 
+/* Handles an event of the TCP connection by its phase. */
 void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events)
 {
     struct verbs_path *path = (struct verbs_path *)watch;

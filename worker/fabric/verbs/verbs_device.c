@@ -113,6 +113,7 @@ static uint32_t min(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* Creates the protection domain, the event channel and the completion queue. */
 static muster_status make_queue(struct muster_verbs_device *device)
 {
     struct ibv_device_attr attributes = {0};
@@ -233,6 +234,7 @@ muster_status muster_verbs_check_port(const struct muster_verbs_device *device)
                                : muster_error_prefix(status, "RDMA device %s", device->name);
 }
 
+/* In the reverse order of creation: the device refuses to free what is in use. */
 void muster_verbs_device_close(struct muster_verbs_device *device)
 {
     const struct muster_verbs_library *library = device->library;

@@ -12,6 +12,9 @@ enum { ROUNDS_MAX = 8 }; /* polls before links have their turn */
 
 /* Completions ---------------------------------------------------------------------------------- */
 
+/* Something has arrived in the receive slot: returned credits with every send, and perhaps a proof
+ * or a frame. A frame in a segment has used up a receive slot, too, which is posted again at once.
+ */
 static muster_status handle_receive(struct verbs_path *path, const struct ibv_wc *completion,
                                     uint32_t slot)
 {
@@ -53,6 +56,7 @@ static struct verbs_path *find_path(struct verbs *verbs, uint64_t number)
     return verbs->last_completed;
 }
 
+/* Finds the path of a completion, and what has completed, by its wr_id. */
 static void handle_completion(struct verbs *verbs, const struct ibv_wc *completion)
 {
     uint64_t number = completion->wr_id >> 16;
@@ -156,6 +160,8 @@ static void fail_paths(struct verbs *verbs, const struct muster_verbs_device *de
     }
 }
 
+/* Asynchronous events: those that end a queue pair or the device fail its paths; the others are
+ * logged. */
 static void event_ready(struct muster_watch *watch, uint32_t events)
 {
     struct verbs *verbs = ((struct device_watch *)watch)->verbs;

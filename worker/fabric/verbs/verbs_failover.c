@@ -50,7 +50,7 @@ static bool lose(struct verbs_path *path, const char *what)
                          what);
         return false;
     }
-    muster_bundle_path_lost(&end->calls, &end->dialler, others, what);
+    muster_bundle_path_lost(&end->opening, &end->dialler, others, what);
     end->warned = false;
     muster_verbs_path_close(path);
     muster_verbs_vacate(end);

@@ -37,7 +37,7 @@ uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
     return count;
 }
 
-/* The IP address of the device, if its GID is one: whoever reaches it is in the device's network.
+/* The IP address of the device, if its GID is one: a peer that reaches it can reach the device.
  */
 static bool address_of_gid(const struct muster_verbs_gid *gid,
                            struct muster_socket_address *ret_address)
@@ -65,6 +65,8 @@ struct port_range {
     uint16_t first, last;
 };
 
+/* The address at which a device listens: its own, or else the one that MUSTER_LISTEN or the host's
+ * interfaces give. */
 static muster_status choose_address(const struct verbs *verbs,
                                     const struct muster_verbs_device *device,
                                     const struct muster_verbs_settings *settings,

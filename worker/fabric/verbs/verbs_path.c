@@ -1,5 +1,4 @@
-/* A path: its record, its registered memory, its queue pair, and what its ends tell each other
- * about that. */
+/* A path: its record, its registered memory, its queue pair, and the greetings that describe it. */
 #include "worker/base/log.h"
 #include "worker/fabric/verbs/verbs.h"
 #include "worker/fabric/wire/bytes.h"
@@ -176,6 +175,8 @@ void muster_verbs_post_receive(struct verbs_path *path, uint32_t slot)
 
 /* The queue pair ------------------------------------------------------------------------------- */
 
+/* Creates the queue pair in state INIT, if the completion queue has room for all of its
+ * completions. */
 static muster_status create_pair(struct verbs_path *path)
 {
     struct muster_verbs_device *device = path->device;

@@ -55,6 +55,8 @@ static void abandon_path(struct verbs_path *path)
     path->unrecoverable = !muster_verbs_abandon_sends(path) || !whole || path->unrecoverable;
 }
 
+/* First waits until no device reads the memory: completions arrive, or the path fails or is given
+ * up, and its frames are read again by another path. Then the frames that are left are emptied. */
 void muster_verbs_withdraw_sends(struct verbs_link *link,
                                  const struct muster_operation_id *operation)
 {

@@ -129,7 +129,7 @@ bool muster_bundle_has_next(const struct muster_bundle *bundle);
  * eighth of its bytes. */
 void muster_bundle_deliver(struct muster_bundle *bundle, uint32_t payload_size);
 
-/* What is to be acknowledged now: all before this number. Nothing is due afterwards. */
+/* The number to acknowledge now, which stands for all before it. Afterwards nothing is due. */
 uint64_t muster_bundle_acknowledgement(struct muster_bundle *bundle);
 
 /* The number of an arriving frame of which only the lowest 16 bits travel: the one that is nearest

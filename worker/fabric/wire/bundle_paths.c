@@ -1,4 +1,4 @@
-/* Paths that come to an open link and go: see bundle_paths.h. */
+/* Paths that join an open link, are lost, and are dialled again: see bundle_paths.h. */
 #include "worker/fabric/wire/bundle_paths.h"
 
 #include "worker/base/clock.h"
@@ -19,30 +19,30 @@ void muster_bundle_path_opened(const struct muster_dialler *dialler)
     muster_link_mark(link);
 }
 
-void muster_bundle_path_lost(const struct muster_bundle_calls *calls,
+void muster_bundle_path_lost(const struct muster_bundle_opening *opening,
                              struct muster_dialler *dialler, uint32_t left, const char *what)
 {
     struct muster_link *link = dialler->match->link;
     link->fabric->figures.connections_lost++;
     muster_log(MUSTER_LOG_INFO, "peer=%u host=%s path lost, %u left: %s", link->rank,
                link->peer.host, left, what);
-    if (calls->wanted > 1) {
+    if (opening->wanted > 1) {
         muster_dialler_path_lost(dialler);
     }
     muster_link_mark(link);
 }
 
-void muster_bundle_path_missing(const struct muster_bundle_calls *calls,
+void muster_bundle_path_missing(const struct muster_bundle_opening *opening,
                                 struct muster_dialler *dialler, uint32_t open)
 {
     const struct muster_link *link = dialler->match->link;
-    if (calls->wanted <= 1) {
+    if (opening->wanted <= 1) {
         return;
     }
     if (dialler->failed_path_dials == MUSTER_PATH_RETRY_LOGGED &&
         dialler->redial_ns == MUSTER_NEVER) {
         muster_log(MUSTER_LOG_INFO, "peer=%u host=%s goes on with %u of %u paths", link->rank,
-                   link->peer.host, open, calls->wanted);
+                   link->peer.host, open, opening->wanted);
     }
     muster_dialler_retry_path(dialler);
 }
