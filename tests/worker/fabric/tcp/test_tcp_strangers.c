@@ -29,7 +29,7 @@ static void await_exhausted(struct rig *rig, bool wanted)
     }
     assert_int_equal(muster_fabric_out_of_descriptors(rig->fabrics[0], rig->generation, reason),
                      wanted);
-    assert_true(!wanted || strstr(reason, "no descriptor left for a peer's call") != NULL);
+    assert_true(!wanted || strstr(reason, "no descriptor left for a peer's connection") != NULL);
 }
 
 static void a_connection_for_which_there_is_no_descriptor_is_accepted_later(void **state)
