@@ -1,3 +1,4 @@
+/* Runs the suite's parts over one transport. */
 #include "tests/conformance/conformance.h"
 
 #include "tests/conformance/suite.h"

@@ -4,7 +4,7 @@
 
 #include "tests/conformance/rig.h"
 
-/* For main(): runs all of it over fabrics made like this. */
+/* For main(): runs all tests with such fabrics. Returns the number of failed ones. */
 int muster_conformance_run(const struct rig_transport *transport);
 
 #endif

@@ -1,4 +1,4 @@
-/* Operations that do not end well: mismatch, abort, withdrawal, deadline, revocation. */
+/* The suite: operations that fail, by mismatch, abort, withdrawal, deadline or revocation. */
 #include "tests/conformance/suite.h"
 
 #include <pthread.h>
@@ -18,17 +18,17 @@ static bool poisoned(const unsigned char *data, size_t size)
     return true;
 }
 
-/* A byte from one to the other: what the receiver does afterwards happens after what the sender
- * did before. */
+/* Sends a byte from one rank to the other: the receiver's next steps come after the sender's last
+ * ones. */
 static char *pass_note(struct rig *rig, uint32_t rank, uint32_t from, uint64_t sequence)
 {
     char note = 1;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer transfer = rank == from ? rig_send(rig, 1 - from, sequence, &note, 1)
                                                    : rig_receive(rig, from, sequence, &note, 1);
     transfer.key.context = 1000;
-    rig_post(rig, rank, &tally, &transfer);
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+    rig_post(rig, rank, &counter, &transfer);
+    RIG_EXPECT(rig_wait(rig, rank, &counter) == MUSTER_OK);
     return NULL;
 }
 
@@ -47,50 +47,51 @@ struct mismatch {
     struct muster_call there, here;
     bool sender_first;
     uint64_t sequence;
-    const char *words[2][2]; /* to be named: by rank 0, by rank 1 */
+    const char *words[2][2]; /* in the error text of rank 0, of rank 1 */
 };
 
-/* A send that ends well says nothing to the tally of what is waited for. */
+/* A completed send is not counted: the test waits for the receive. */
 static void note_failure(struct muster_transfer *transfer)
 {
-    struct rig_counter *tally = transfer->owner;
-    if (transfer->status != MUSTER_OK && tally->status == MUSTER_OK) {
-        tally->status = transfer->status;
-        (void)snprintf(tally->reason, sizeof tally->reason, "%s", muster_last_error());
-        tally->finished = true;
+    struct rig_counter *counter = transfer->owner;
+    if (transfer->status != MUSTER_OK && counter->status == MUSTER_OK) {
+        counter->status = transfer->status;
+        (void)snprintf(counter->reason, sizeof counter->reason, "%s", muster_last_error());
+        counter->finished = true;
     }
 }
 
-/* The sender may find out first, and its receiver then hears it from nobody else: it tells, as all
- * who run operations do. `tally` is the send's. */
-static char *await_verdict(struct rig *rig, const struct mismatch *m, struct rig_counter *tally)
+/* If the sender finds the mismatch first it aborts the operation at the receiver, as every user of
+ * a fabric does. `counter` is the send's. */
+static char *await_verdict(struct rig *rig, const struct mismatch *m, struct rig_counter *counter)
 {
     char note = 0;
     struct muster_transfer transfer = rig_receive(rig, 1, m->sequence, &note, 1);
     transfer.key.context = 1000;
-    muster_status before = tally->status;
-    rig_post(rig, 0, tally, &transfer);
-    muster_status status = rig_wait(rig, 0, tally);
+    muster_status before = counter->status;
+    rig_post(rig, 0, counter, &transfer);
+    muster_status status = rig_wait(rig, 0, counter);
     if (before != MUSTER_OK || transfer.state != MUSTER_TRANSFER_DONE) {
         char reason[MUSTER_REASON_SIZE];
         RIG_EXPECT(status == MUSTER_INVALID);
-        (void)snprintf(reason, sizeof reason, "rank 0 says: %.200s", tally->reason);
+        (void)snprintf(reason, sizeof reason, "rank 0 says: %.200s", counter->reason);
         muster_fabric_abort(rig->fabrics[0], 1, rig->generation, 0, m->sequence, reason);
-        *tally =
+        *counter =
             (struct rig_counter){.left = 1, .finished = transfer.state == MUSTER_TRANSFER_DONE};
-        RIG_EXPECT(rig_wait(rig, 0, tally) == MUSTER_OK);
+        RIG_EXPECT(rig_wait(rig, 0, counter) == MUSTER_OK);
     }
     RIG_EXPECT(note == 1);
     return NULL;
 }
 
-static char *expect_verdict(struct rig *rig, const struct mismatch *m, struct rig_counter *tally)
+static char *expect_verdict(struct rig *rig, const struct mismatch *m, struct rig_counter *counter)
 {
-    RIG_EXPECT(rig_wait(rig, 1, tally) == MUSTER_INVALID);
-    uint32_t finder = strncmp(tally->reason, "rank 0 says: ", strlen("rank 0 says: ")) == 0 ? 0 : 1;
-    RIG_EXPECT(strstr(tally->reason, "rank 0") != NULL);
-    RIG_EXPECT(strstr(tally->reason, m->words[finder][0]) != NULL);
-    RIG_EXPECT(strstr(tally->reason, m->words[finder][1]) != NULL);
+    RIG_EXPECT(rig_wait(rig, 1, counter) == MUSTER_INVALID);
+    uint32_t finder =
+        strncmp(counter->reason, "rank 0 says: ", strlen("rank 0 says: ")) == 0 ? 0 : 1;
+    RIG_EXPECT(strstr(counter->reason, "rank 0") != NULL);
+    RIG_EXPECT(strstr(counter->reason, m->words[finder][0]) != NULL);
+    RIG_EXPECT(strstr(counter->reason, m->words[finder][1]) != NULL);
     return pass_note(rig, 1, 1, m->sequence);
 }
 
@@ -98,20 +99,20 @@ static char *disagree(struct rig *rig, uint32_t rank, void *user)
 {
     const struct mismatch *m = user;
     unsigned char *data = calloc(1, m->sent + m->awaited + 1);
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer transfer = rank == 0
                                           ? rig_send(rig, 1, m->sequence, data, m->sent)
                                           : rig_receive(rig, 0, m->sequence, data, m->awaited);
     transfer.call = rank == 0 ? &m->there : &m->here;
     transfer.done = rank == 0 ? note_failure : transfer.done;
     if (rank == 0 && m->sender_first) {
-        rig_post(rig, rank, &tally, &transfer);
+        rig_post(rig, rank, &counter, &transfer);
         PASS_NOTE(rig, rank, 0, m->sequence);
     } else {
         PASS_NOTE(rig, rank, 0, m->sequence);
-        rig_post(rig, rank, &tally, &transfer);
+        rig_post(rig, rank, &counter, &transfer);
     }
-    char *error = rank == 0 ? await_verdict(rig, m, &tally) : expect_verdict(rig, m, &tally);
+    char *error = rank == 0 ? await_verdict(rig, m, &counter) : expect_verdict(rig, m, &counter);
     muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, m->sequence);
     free(data);
     return error;
@@ -225,17 +226,17 @@ static char *withdraw_before(struct rig *rig, uint32_t rank, void *user)
     uint64_t size = *(const uint64_t *)user;
     unsigned char *data = malloc(size);
     memset(data, rank == 0 ? 1 : POISON, size);
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer transfer =
         rank == 0 ? rig_send(rig, 1, size, data, size) : rig_receive(rig, 0, size, data, size);
     if (rank == 1) {
-        rig_post(rig, rank, &tally, &transfer);
+        rig_post(rig, rank, &counter, &transfer);
         muster_fabric_withdraw(rig->fabrics[1], rig->generation, 0, size);
         RIG_EXPECT(transfer.state == MUSTER_TRANSFER_IDLE);
     }
     PASS_NOTE(rig, rank, 1, 2 * size);
     if (rank == 0) {
-        rig_post(rig, rank, &tally, &transfer);
+        rig_post(rig, rank, &counter, &transfer);
     }
     PASS_NOTE(rig, rank, 0, 2 * size);
     if (rank == 0) {
@@ -243,7 +244,7 @@ static char *withdraw_before(struct rig *rig, uint32_t rank, void *user)
         memset(data, POISON, size);
     }
     PASS_NOTE(rig, rank, 0, 2 * size + 1);
-    RIG_EXPECT(poisoned(data, size) && tally.left == (rank == 1 || tally.left == 1 ? 1 : 0));
+    RIG_EXPECT(poisoned(data, size) && counter.left == (rank == 1 || counter.left == 1 ? 1 : 0));
     free(data);
     return NULL;
 }
@@ -263,14 +264,14 @@ static void a_withdrawn_receive_is_not_written(void **state)
 
 enum { LONG_BYTES = 16 << 20, BEGUN_BYTES = 1 << 20 };
 
-/* A long message, and a thread that takes it back once it has begun to arrive. */
+/* A long message, and a thread that withdraws it once it has begun to arrive. */
 struct interruption {
-    uint32_t who;             /* withdraws */
-    struct rig_counter tally; /* the receiver's; owner of its transfer */
+    uint32_t who;               /* the rank that withdraws */
+    struct rig_counter counter; /* the receiver's; owner of its transfer */
     sem_t begun, called;
     uint64_t consumed; /* under `lock` */
     bool over;         /* the withdrawal has returned */
-    bool wrong;        /* something came afterwards, or not what was sent */
+    bool wrong;        /* bytes came afterwards, or other bytes than were sent */
     pthread_mutex_t lock;
     struct rig *rig;
     unsigned char *data;
@@ -280,7 +281,7 @@ static void count_pieces(struct muster_transfer *transfer, uint64_t offset_bytes
                          size_t size_bytes)
 {
     struct interruption *in =
-        (struct interruption *)((char *)transfer->owner - offsetof(struct interruption, tally));
+        (struct interruption *)((char *)transfer->owner - offsetof(struct interruption, counter));
     pthread_mutex_lock(&in->lock);
     bool begun = in->consumed < BEGUN_BYTES && in->consumed + size_bytes >= BEGUN_BYTES;
     in->wrong = in->wrong || (in->over && in->who == 1) || offset_bytes != in->consumed;
@@ -307,12 +308,12 @@ static void *interrupt(void *argument)
     in->over = true;
     pthread_mutex_unlock(&in->lock);
     if (in->who == 0) {
-        memset(in->data, POISON, LONG_BYTES); /* nobody may read it any more */
+        memset(in->data, POISON, LONG_BYTES); /* must not be read any more */
     }
     return NULL;
 }
 
-/* Waits, and thereby drives, until the other thread has taken the transfer back. */
+/* Drives progress until the other thread has withdrawn the transfer. */
 static char *drive_until_over(struct rig *rig, uint32_t rank, struct interruption *in)
 {
     char note = 0;
@@ -332,7 +333,7 @@ static char *drive_until_over(struct rig *rig, uint32_t rank, struct interruptio
     return NULL;
 }
 
-/* The one whose transfer is taken back. */
+/* The rank whose transfer is withdrawn. */
 static char *be_interrupted(struct rig *rig, uint32_t rank, struct interruption *in)
 {
     pthread_t interrupter;
@@ -357,14 +358,14 @@ static char *send_or_receive(struct rig *rig, uint32_t rank, void *user)
     struct muster_transfer transfer = rank == 0 ? rig_send(rig, 1, 1, in->data, LONG_BYTES)
                                                 : rig_receive(rig, 0, 1, NULL, LONG_BYTES);
     transfer.consume = rank == 0 ? NULL : count_pieces;
-    rig_post(rig, rank, rank == 0 ? &sent : &in->tally, &transfer);
+    rig_post(rig, rank, rank == 0 ? &sent : &in->counter, &transfer);
     if (rank == in->who) {
         return be_interrupted(rig, rank, in);
     }
     PASS_NOTE(rig, rank, 1 - rank, 1);
-    if (rank == 1 && rig_wait(rig, rank, &in->tally) != MUSTER_OK) {
-        RIG_EXPECT(in->tally.status == MUSTER_INVALID);
-        RIG_EXPECT(strcmp(in->tally.reason, "taken back") == 0);
+    if (rank == 1 && rig_wait(rig, rank, &in->counter) != MUSTER_OK) {
+        RIG_EXPECT(in->counter.status == MUSTER_INVALID);
+        RIG_EXPECT(strcmp(in->counter.reason, "taken back") == 0);
     }
     muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 1);
     PASS_NOTE(rig, rank, rank, 2);
@@ -375,7 +376,7 @@ static void run_interruption(uint32_t who)
 {
     struct rig rig;
     rig_init(&rig, conformance_transport, 2);
-    struct interruption in = {.who = who, .tally = {.left = 1}, .rig = &rig};
+    struct interruption in = {.who = who, .counter = {.left = 1}, .rig = &rig};
     in.data = malloc(LONG_BYTES);
     memset(in.data, 7, LONG_BYTES);
     sem_init(&in.begun, 0, 0);
@@ -384,9 +385,9 @@ static void run_interruption(uint32_t who)
     rig_run(&rig, send_or_receive, &in);
     assert_false(in.wrong);
     assert_true(in.consumed >= BEGUN_BYTES);
-    /* The machine may be so busy that the message is faster than the thread. */
-    assert_true(in.tally.status == MUSTER_OK ? in.consumed == LONG_BYTES || in.tally.left == 1
-                                             : in.consumed < LONG_BYTES);
+    /* On a busy machine the message may be through before the thread withdraws it. */
+    assert_true(in.counter.status == MUSTER_OK ? in.consumed == LONG_BYTES || in.counter.left == 1
+                                               : in.consumed < LONG_BYTES);
     rig_finish(&rig);
     sem_destroy(&in.begun);
     sem_destroy(&in.called);
@@ -416,7 +417,7 @@ static char *withdraw_after(struct rig *rig, uint32_t rank, void *user)
     return NULL;
 }
 
-static void withdrawing_what_is_done_changes_nothing(void **state)
+static void withdrawing_a_completed_operation_changes_nothing(void **state)
 {
     (void)state;
     struct rig rig;
@@ -433,13 +434,13 @@ static void a_wait_ends_at_its_deadline(void **state)
     struct rig rig;
     rig_init(&rig, conformance_transport, 2);
     char byte = 0;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer transfer = rig_receive(&rig, 1, 1, &byte, 1);
-    rig_post(&rig, 0, &tally, &transfer);
-    assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &tally.finished,
+    rig_post(&rig, 0, &counter, &transfer);
+    assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &counter.finished,
                                         muster_clock_after_ms(30)),
                      MUSTER_RETRY);
-    assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &tally.finished, 0),
+    assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &counter.finished, 0),
                      MUSTER_RETRY);
     muster_fabric_withdraw(rig.fabrics[0], rig.generation, 0, 1);
     rig_finish(&rig);
@@ -473,12 +474,12 @@ static void *wait_in_vain(void *argument)
 {
     struct waiting *waiting = argument;
     char byte = 0;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer transfer = rig_receive(waiting->rig, 1, 1, &byte, 1);
     transfer.key.context = waiting->context;
-    rig_post(waiting->rig, 0, &tally, &transfer);
+    rig_post(waiting->rig, 0, &counter, &transfer);
     sem_post(waiting->posted);
-    waiting->status = rig_wait(waiting->rig, 0, &tally);
+    waiting->status = rig_wait(waiting->rig, 0, &counter);
     waiting->named = strstr(muster_last_error(), "somebody died") != NULL;
     muster_fabric_withdraw(waiting->rig->fabrics[0], waiting->rig->generation, waiting->context, 1);
     return NULL;
@@ -522,7 +523,7 @@ const struct CMUnitTest conformance_ending[] = {
     cmocka_unit_test(a_withdrawn_receive_is_not_written),
     cmocka_unit_test(a_receive_can_be_withdrawn_half_way),
     cmocka_unit_test(a_send_can_be_withdrawn_half_way),
-    cmocka_unit_test(withdrawing_what_is_done_changes_nothing),
+    cmocka_unit_test(withdrawing_a_completed_operation_changes_nothing),
     cmocka_unit_test(a_wait_ends_at_its_deadline),
     cmocka_unit_test(a_wait_before_the_first_generation_ends_at_its_deadline),
     cmocka_unit_test(a_revocation_wakes_all_waiting_threads),

@@ -1,4 +1,4 @@
-/* Members that come, leave and die; generations; several threads at once. */
+/* The suite: members that join, leave and die; generations; several threads at a time. */
 #include "tests/conformance/suite.h"
 
 #include <fcntl.h>
@@ -10,12 +10,12 @@
 
 enum { LARGE = 300000, DESCRIPTORS_MAX = 256 };
 
-/* Drives the fabric for a while, whether or not the operation finishes. */
-static void look_for_ms(struct rig *rig, uint32_t rank, const struct rig_counter *tally,
-                        uint32_t ms)
+/* Drives the fabric for so long, or until the operation has finished. */
+static void progress_for_ms(struct rig *rig, uint32_t rank, const struct rig_counter *counter,
+                            uint32_t ms)
 {
-    muster_status status = muster_fabric_wait(rig->fabrics[rank], rig->generation, &tally->finished,
-                                              muster_clock_after_ms(ms));
+    muster_status status = muster_fabric_wait(rig->fabrics[rank], rig->generation,
+                                              &counter->finished, muster_clock_after_ms(ms));
     (void)status;
 }
 
@@ -24,23 +24,23 @@ static char *exchange(struct rig *rig, uint32_t rank, uint32_t context, uint64_t
 {
     char *data = malloc(2 * size + 1);
     struct muster_transfer *transfers = calloc(2 * (size_t)rig->count, sizeof *transfers);
-    struct rig_counter tally = {.left = 2 * (rig->count - 1)};
+    struct rig_counter counter = {.left = 2 * (rig->count - 1)};
     rig_fill(data, size, rank + sequence);
     char *error = NULL;
-    for (uint32_t i = 0; i < rig->count && tally.status == MUSTER_OK; i++) {
+    for (uint32_t i = 0; i < rig->count && counter.status == MUSTER_OK; i++) {
         if (i != rank) {
             transfers[2 * i] = rig_send(rig, i, sequence, data, size);
             transfers[2 * i + 1] = rig_receive(rig, i, sequence, data + size, size);
             transfers[2 * i].key.context = context;
             transfers[2 * i + 1].key.context = context;
-            rig_post(rig, rank, &tally, &transfers[2 * i]);
-            rig_post(rig, rank, &tally, &transfers[2 * i + 1]);
+            rig_post(rig, rank, &counter, &transfers[2 * i]);
+            rig_post(rig, rank, &counter, &transfers[2 * i + 1]);
         }
     }
-    muster_status status = rig_wait(rig, rank, &tally);
+    muster_status status = rig_wait(rig, rank, &counter);
     if (status != MUSTER_OK) {
-        error =
-            rig_error("%s: %s; %s", muster_status_name(status), tally.reason, muster_last_error());
+        error = rig_error("%s: %s; %s", muster_status_name(status), counter.reason,
+                          muster_last_error());
     }
     muster_fabric_withdraw(rig->fabrics[rank], rig->generation, context, sequence);
     free(transfers);
@@ -100,7 +100,7 @@ static void ranks_may_change_places(void **state)
     rig_finish(&rig);
 }
 
-/* Nothing moves between the two; the address sanitizer sees what is left behind. */
+/* No progress between dropping and ending; the address sanitizer finds leaks. */
 static void a_fabric_may_end_right_after_members_were_dropped(void **state)
 {
     (void)state;
@@ -116,7 +116,7 @@ static void a_fabric_may_end_right_after_members_were_dropped(void **state)
     rig_finish(&rig);
 }
 
-/* Everybody is alone in the next generation. */
+/* Each member is alone in the next generation. */
 static void part_from_all(struct rig *rig)
 {
     rig->generation++;
@@ -127,8 +127,8 @@ static void part_from_all(struct rig *rig)
     }
 }
 
-/* A child of fork() keeps all connections of its parent open: so do copies of the descriptors. What
- * happens on such a connection later must not reach a link that is gone. */
+/* A child of fork() keeps all connections of its parent open, and copies of the descriptors do the
+ * same. An event on such a connection must not reach a link that is closed. */
 static void links_end_though_somebody_else_has_their_descriptors(void **state)
 {
     (void)state;
@@ -148,22 +148,22 @@ static void links_end_though_somebody_else_has_their_descriptors(void **state)
     }
     part_from_all(&rig);
     for (uint32_t i = 0; i < rig.count; i++) {
-        look_for_ms(&rig, i, &never, 5); /* what was closed is freed */
+        progress_for_ms(&rig, i, &never, 5); /* closed links are freed */
     }
     for (uint32_t i = 0; i < count; i++) {
-        (void)shutdown(copies[i], SHUT_RDWR); /* the last one to have it: its end is an event */
+        (void)shutdown(copies[i], SHUT_RDWR); /* of the last copy: an event */
         close(copies[i]);
     }
     for (uint32_t i = 0; i < rig.count; i++) {
-        look_for_ms(&rig, i, &never, 5);
+        progress_for_ms(&rig, i, &never, 5);
     }
     rig_begin(&rig);
     rig_run(&rig, exchange_some, &sequence);
     rig_finish(&rig);
 }
 
-/* Rank 0 begins the next generation first, and its messages wait for rank 1 to do so. */
-static void what_comes_early_for_a_generation_is_kept(void **state)
+/* Rank 0 begins the next generation first; its messages wait until rank 1 does. */
+static void messages_that_arrive_before_their_generation_are_kept(void **state)
 {
     (void)state;
     struct rig rig;
@@ -188,8 +188,8 @@ static void what_comes_early_for_a_generation_is_kept(void **state)
     for (int i = 0; i < 2; i++) {
         rig_post(&rig, 0, &sent, &sends[i]);
     }
-    /* Each looks for a while: rank 1 has read them before its generation begins, or has not. */
-    look_for_ms(&rig, 0, &sent, 20);
+    /* Progress at both ranks: rank 1 may have read them before its generation begins, or not. */
+    progress_for_ms(&rig, 0, &sent, 20);
     assert_int_equal(muster_fabric_wait(rig.fabrics[1], old_generation, &never.finished,
                                         muster_clock_after_ms(20)),
                      MUSTER_RETRY);
@@ -200,8 +200,8 @@ static void what_comes_early_for_a_generation_is_kept(void **state)
     }
     int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while ((!received.finished || !sent.finished) && muster_clock_ns() < deadline_ns) {
-        look_for_ms(&rig, 0, &sent, 5);
-        look_for_ms(&rig, 1, &received, 5);
+        progress_for_ms(&rig, 0, &sent, 5);
+        progress_for_ms(&rig, 1, &received, 5);
     }
     assert_int_equal(received.left, 0);
     assert_int_equal(received.status, MUSTER_OK);
@@ -215,16 +215,16 @@ static char *send_second(struct rig *rig, uint32_t rank, void *user)
 {
     char byte = rank == 0 ? 2 : 0;
     (void)user;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer transfer =
         rank == 0 ? rig_send(rig, 1, 5, &byte, 1) : rig_receive(rig, 0, 5, &byte, 1);
-    rig_post(rig, rank, &tally, &transfer);
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+    rig_post(rig, rank, &counter, &transfer);
+    RIG_EXPECT(rig_wait(rig, rank, &counter) == MUSTER_OK);
     RIG_EXPECT(byte == 2);
     return NULL;
 }
 
-static void what_an_older_generation_sent_is_dropped(void **state)
+static void messages_of_an_older_generation_are_dropped(void **state)
 {
     (void)state;
     struct rig rig;
@@ -232,10 +232,10 @@ static void what_an_older_generation_sent_is_dropped(void **state)
     rig_init(&rig, conformance_transport, 2);
     rig_run(&rig, exchange_some, &sequence);
     char byte = 1;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer stale = rig_send(&rig, 1, 5, &byte, 1);
-    rig_post(&rig, 0, &tally, &stale);
-    look_for_ms(&rig, 0, &tally, 20);
+    rig_post(&rig, 0, &counter, &stale);
+    progress_for_ms(&rig, 0, &counter, 20);
     muster_fabric_withdraw(rig.fabrics[0], rig.generation, 0, 5);
     rig_begin(&rig);
     rig_run(&rig, send_second, NULL);
@@ -259,21 +259,21 @@ static char *die(struct rig *rig, const struct death *death)
 {
     char *data = calloc(2, death->size);
     struct muster_transfer transfers[2];
-    struct rig_counter tally = {.left = 2};
+    struct rig_counter counter = {.left = 2};
     if (death->with_posted) {
         transfers[0] = rig_send(rig, 0, death->rounds + 1, data, death->size);
         transfers[1] = rig_receive(rig, 1, death->rounds + 1, data + death->size, death->size);
-        rig_post(rig, DYING, &tally, &transfers[0]);
-        rig_post(rig, DYING, &tally, &transfers[1]);
-        look_for_ms(rig, DYING, &tally, 1);
+        rig_post(rig, DYING, &counter, &transfers[0]);
+        rig_post(rig, DYING, &counter, &transfers[1]);
+        progress_for_ms(rig, DYING, &counter, 1);
     }
     muster_fabric_kill(rig->fabrics[DYING]);
     free(data);
     return NULL;
 }
 
-/* Whoever sees the death first says so to all, as the service would: others may be waiting for it.
- */
+/* The rank that sees the death first revokes the generation everywhere, as the service would: other
+ * ranks may wait for it. */
 static char *report(struct rig *rig, uint32_t rank, const char *error)
 {
     uint32_t suspect = UINT32_MAX;
@@ -338,11 +338,11 @@ static char *leave_or_wait(struct rig *rig, uint32_t rank, void *user)
         return NULL;
     }
     char byte = 0;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer transfer = rig_receive(rig, 1, 2, &byte, 1);
-    rig_post(rig, rank, &tally, &transfer);
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_REJOIN);
-    RIG_EXPECT(strcmp(tally.reason, "rank 1 (host host-1) has left") == 0);
+    rig_post(rig, rank, &counter, &transfer);
+    RIG_EXPECT(rig_wait(rig, rank, &counter) == MUSTER_REJOIN);
+    RIG_EXPECT(strcmp(counter.reason, "rank 1 (host host-1) has left") == 0);
     uint32_t suspect = 0;
     char reason[MUSTER_REASON_SIZE];
     RIG_EXPECT(!muster_fabric_lost_peer(rig->fabrics[0], rig->generation, &suspect, reason));
@@ -359,7 +359,8 @@ static void a_leave_is_not_a_death(void **state)
     rig_finish(&rig);
 }
 
-/* The leaver's last messages are small and many, and nobody awaits them before it is gone. */
+/* The last messages of the leaving rank are many small ones, whose receives are posted when it is
+ * gone. */
 enum { LAST = 20 };
 
 static char *send_last_words(struct rig *rig, uint32_t rank, void *user)
@@ -367,26 +368,26 @@ static char *send_last_words(struct rig *rig, uint32_t rank, void *user)
     (void)user;
     struct muster_transfer transfers[LAST];
     char data[LAST];
-    struct rig_counter tally = {.left = LAST};
+    struct rig_counter counter = {.left = LAST};
     for (uint32_t i = 0; i < LAST; i++) {
         uint32_t n = rank == 1 ? i : LAST - 1 - i;
         data[n] = (char)(rank == 1 ? n : 99);
         transfers[n] = rank == 1 ? rig_send(rig, 0, n + 1, &data[n], 1)
                                  : rig_receive(rig, 1, n + 1, &data[n], 1);
         struct rig_counter one = {.left = 1};
-        rig_post(rig, rank, rank == 1 ? &tally : &one, &transfers[n]);
+        rig_post(rig, rank, rank == 1 ? &counter : &one, &transfers[n]);
         RIG_EXPECT(rank == 1 || rig_wait(rig, rank, &one) == MUSTER_OK);
         RIG_EXPECT(data[n] == (char)n);
     }
     if (rank == 1) {
-        RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+        RIG_EXPECT(rig_wait(rig, rank, &counter) == MUSTER_OK);
         muster_fabric_destroy(rig->fabrics[1], 1000);
         rig->fabrics[1] = NULL;
     }
     return NULL;
 }
 
-static void what_a_leaver_has_sent_still_arrives(void **state)
+static void messages_of_a_member_that_has_left_still_arrive(void **state)
 {
     (void)state;
     struct rig rig;
@@ -470,11 +471,11 @@ const struct CMUnitTest conformance_members[] = {
     cmocka_unit_test(ranks_may_change_places),
     cmocka_unit_test(a_fabric_may_end_right_after_members_were_dropped),
     cmocka_unit_test(links_end_though_somebody_else_has_their_descriptors),
-    cmocka_unit_test(what_comes_early_for_a_generation_is_kept),
-    cmocka_unit_test(what_an_older_generation_sent_is_dropped),
+    cmocka_unit_test(messages_that_arrive_before_their_generation_are_kept),
+    cmocka_unit_test(messages_of_an_older_generation_are_dropped),
     cmocka_unit_test(a_death_ends_all_transfers_with_its_member),
     cmocka_unit_test(a_leave_is_not_a_death),
-    cmocka_unit_test(what_a_leaver_has_sent_still_arrives),
+    cmocka_unit_test(messages_of_a_member_that_has_left_still_arrive),
     cmocka_unit_test(a_member_that_died_before_its_link_opened_is_lost),
     cmocka_unit_test(several_threads_wait_at_once),
 };

@@ -1,4 +1,4 @@
-/* Messages that arrive: sizes, orders, directions, pieces. */
+/* The suite: messages of all sizes, orders, directions and pieces. */
 #include "tests/conformance/suite.h"
 
 #include <setjmp.h>
@@ -12,8 +12,8 @@ static const uint64_t sizes[] = {0,     1,      7,      4096,   16383,         1
                                  65536, 262143, 262144, 262145, (1 << 20) - 1, 1 << 20, 3000001};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
-/* Both wait for the message before this one has gone the other way, so that the late side is late
- * by as much as the order of its own posts. */
+/* Both ranks first wait for a message in the other direction, so that one of them is late only by
+ * the order of its own posts. */
 struct order {
     bool sender_first;
     uint64_t size;
@@ -63,13 +63,13 @@ static void run_order(bool sender_first)
     rig_finish(&rig);
 }
 
-static void a_message_that_is_sent_first_arrives(void **state)
+static void a_message_whose_send_is_posted_first_arrives(void **state)
 {
     (void)state;
     run_order(true);
 }
 
-static void a_message_that_is_awaited_first_arrives(void **state)
+static void a_message_whose_receive_is_posted_first_arrives(void **state)
 {
     (void)state;
     run_order(false);
@@ -81,12 +81,12 @@ static char *exchange_large(struct rig *rig, uint32_t rank, void *user)
     char *out = malloc(size);
     char *in = malloc(size);
     rig_fill(out, size, rank);
-    struct rig_counter tally = {.left = 2};
+    struct rig_counter counter = {.left = 2};
     struct muster_transfer send = rig_send(rig, 1 - rank, 1, out, size);
     struct muster_transfer receive = rig_receive(rig, 1 - rank, 1, in, size);
-    rig_post(rig, rank, &tally, &send);
-    rig_post(rig, rank, &tally, &receive);
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+    rig_post(rig, rank, &counter, &send);
+    rig_post(rig, rank, &counter, &receive);
+    RIG_EXPECT(rig_wait(rig, rank, &counter) == MUSTER_OK);
     RIG_EXPECT(rig_filled(in, size, 1 - rank));
     free(out);
     free(in);
@@ -124,7 +124,7 @@ static void set_key(struct muster_transfer *transfer, uint32_t i)
 static char *many_out_of_order(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
-    struct rig_counter tally = {.left = 2 * MANY};
+    struct rig_counter counter = {.left = 2 * MANY};
     struct muster_transfer *transfers = calloc(2 * MANY, sizeof *transfers);
     char *data = calloc(2 * MANY, MANY_SIZE);
     for (uint32_t k = 0; k < MANY; k++) {
@@ -134,13 +134,13 @@ static char *many_out_of_order(struct rig *rig, uint32_t rank, void *user)
         rig_fill(out, MANY_SIZE, i + 1000 * rank);
         transfers[i] = rig_send(rig, 1 - rank, 1, out, 0);
         set_key(&transfers[i], i);
-        rig_post(rig, rank, &tally, &transfers[i]);
+        rig_post(rig, rank, &counter, &transfers[i]);
         transfers[MANY + j] =
             rig_receive(rig, 1 - rank, 1, data + (size_t)(MANY + j) * MANY_SIZE, 0);
         set_key(&transfers[MANY + j], j);
-        rig_post(rig, rank, &tally, &transfers[MANY + j]);
+        rig_post(rig, rank, &counter, &transfers[MANY + j]);
     }
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+    RIG_EXPECT(rig_wait(rig, rank, &counter) == MUSTER_OK);
     for (uint32_t i = 0; i < MANY; i++) {
         RIG_EXPECT(rig_filled(data + (size_t)(MANY + i) * MANY_SIZE, transfers[MANY + i].size_bytes,
                               i + 1000 * (1 - rank)));
@@ -159,7 +159,7 @@ static void many_messages_find_their_places_in_any_order(void **state)
     rig_finish(&rig);
 }
 
-/* More small messages than any early-arrival buffer holds, all sent before one is awaited. */
+/* More small messages than the eager window holds, all sent before the first receive is posted. */
 enum { FLOOD = 3000, FLOOD_SIZE = 1000 };
 
 static char *flood(struct rig *rig, uint32_t rank, void *user)
@@ -168,11 +168,11 @@ static char *flood(struct rig *rig, uint32_t rank, void *user)
     struct muster_transfer *transfers = calloc(FLOOD + 1, sizeof *transfers);
     char *data = malloc((size_t)FLOOD * FLOOD_SIZE);
     char token = 0;
-    struct rig_counter tally = {.left = FLOOD};
+    struct rig_counter counter = {.left = FLOOD};
     struct rig_counter go = {.left = 1};
     rig_fill(data, (uint64_t)FLOOD * FLOOD_SIZE, rank == 0 ? 7 : 8);
     for (uint32_t i = 0; i < FLOOD; i++) {
-        /* The receiver asks for the last one first. */
+        /* The receiver posts the last one first. */
         uint32_t n = rank == 0 ? i : FLOOD - 1 - i;
         char *place = data + (size_t)n * FLOOD_SIZE;
         transfers[i] = rank == 0 ? rig_send(rig, 1, 1, place, FLOOD_SIZE)
@@ -186,12 +186,12 @@ static char *flood(struct rig *rig, uint32_t rank, void *user)
         RIG_EXPECT(rig_wait(rig, rank, &go) == MUSTER_OK);
     }
     for (uint32_t i = 0; i < FLOOD; i++) {
-        rig_post(rig, rank, &tally, &transfers[i]);
+        rig_post(rig, rank, &counter, &transfers[i]);
     }
     if (rank == 0) {
         rig_post(rig, rank, &go, &transfers[FLOOD]);
     }
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+    RIG_EXPECT(rig_wait(rig, rank, &counter) == MUSTER_OK);
     RIG_EXPECT(rig_wait(rig, rank, &go) == MUSTER_OK);
     RIG_EXPECT(rig_filled(data, (uint64_t)FLOOD * FLOOD_SIZE, 7));
     free(data);
@@ -199,7 +199,7 @@ static char *flood(struct rig *rig, uint32_t rank, void *user)
     return NULL;
 }
 
-static void a_flood_of_early_messages_is_bounded_and_arrives(void **state)
+static void a_flood_of_unexpected_messages_is_bounded_and_arrives(void **state)
 {
     (void)state;
     struct rig rig;
@@ -213,7 +213,7 @@ static void a_flood_of_early_messages_is_bounded_and_arrives(void **state)
 enum { ELEMENT = 12 }; /* no power of two: segments are cut to whole elements */
 
 struct collector {
-    struct rig_counter tally; /* first: the transfer's owner */
+    struct rig_counter counter; /* first: the transfer's owner */
     uint64_t next;
     bool wrong;
     unsigned char *data;
@@ -235,14 +235,14 @@ static void collect(struct muster_transfer *transfer, uint64_t offset_bytes, con
 static char *consume_pieces(struct rig *rig, uint32_t rank, void *user)
 {
     uint64_t size = *(const uint64_t *)user;
-    struct collector collector = {.tally = {.left = 1}, .data = malloc(size + 1)};
+    struct collector collector = {.counter = {.left = 1}, .data = malloc(size + 1)};
     rig_fill(collector.data, size, rank);
     struct muster_transfer transfer = rank == 0 ? rig_send(rig, 1, size + 1, collector.data, size)
                                                 : rig_receive(rig, 0, size + 1, NULL, size);
     transfer.element_size_bytes = ELEMENT;
     transfer.consume = rank == 0 ? NULL : collect;
-    rig_post(rig, rank, &collector.tally, &transfer);
-    RIG_EXPECT(rig_wait(rig, rank, &collector.tally) == MUSTER_OK);
+    rig_post(rig, rank, &collector.counter, &transfer);
+    RIG_EXPECT(rig_wait(rig, rank, &collector.counter) == MUSTER_OK);
     RIG_EXPECT(!collector.wrong && (rank == 0 || collector.next == size));
     RIG_EXPECT(rig_filled(collector.data, size, 0));
     free(collector.data);
@@ -269,7 +269,7 @@ static char *all_to_all(struct rig *rig, uint32_t rank, void *user)
     uint64_t size = *(const uint64_t *)user;
     struct muster_transfer transfers[2 * RIG_MAX];
     char *data = malloc(2 * RIG_MAX * size);
-    struct rig_counter tally = {.left = 2 * (rig->count - 1)};
+    struct rig_counter counter = {.left = 2 * (rig->count - 1)};
     for (uint32_t i = 0; i < rig->count; i++) {
         if (i == rank) {
             continue;
@@ -279,10 +279,10 @@ static char *all_to_all(struct rig *rig, uint32_t rank, void *user)
         rig_fill(out, size, 100 * rank + i);
         transfers[i] = rig_send(rig, i, size, out, size);
         transfers[RIG_MAX + i] = rig_receive(rig, i, size, in, size);
-        rig_post(rig, rank, &tally, &transfers[RIG_MAX + i]);
-        rig_post(rig, rank, &tally, &transfers[i]);
+        rig_post(rig, rank, &counter, &transfers[RIG_MAX + i]);
+        rig_post(rig, rank, &counter, &transfers[i]);
     }
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+    RIG_EXPECT(rig_wait(rig, rank, &counter) == MUSTER_OK);
     for (uint32_t i = 0; i < rig->count; i++) {
         RIG_EXPECT(i == rank || rig_filled(data + (RIG_MAX + i) * size, size, 100 * i + rank));
     }
@@ -304,11 +304,11 @@ static void eight_fabrics_exchange_all_to_all(void **state)
 }
 
 const struct CMUnitTest conformance_moving[] = {
-    cmocka_unit_test(a_message_that_is_sent_first_arrives),
-    cmocka_unit_test(a_message_that_is_awaited_first_arrives),
+    cmocka_unit_test(a_message_whose_send_is_posted_first_arrives),
+    cmocka_unit_test(a_message_whose_receive_is_posted_first_arrives),
     cmocka_unit_test(large_messages_cross_without_deadlock),
     cmocka_unit_test(many_messages_find_their_places_in_any_order),
-    cmocka_unit_test(a_flood_of_early_messages_is_bounded_and_arrives),
+    cmocka_unit_test(a_flood_of_unexpected_messages_is_bounded_and_arrives),
     cmocka_unit_test(pieces_are_whole_elements_in_order),
     cmocka_unit_test(eight_fabrics_exchange_all_to_all),
 };

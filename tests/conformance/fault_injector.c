@@ -1,3 +1,4 @@
+/* Links of several connections under traffic, some of which are cut. */
 #include "tests/conformance/fault_injector.h"
 
 #include <dirent.h>
@@ -79,19 +80,19 @@ static uint32_t list_connections(struct end *ends)
 /* Rounds ------------------------------------------------------------------------------------- */
 
 struct game {
-    atomic_bool over;   /* rank 0 ends it after this round */
-    atomic_uint rounds; /* that rank 0 has seen the end of */
+    atomic_bool over;   /* rank 0 ends the game after this round */
+    atomic_uint rounds; /* that rank 0 has finished */
 };
 
-/* Who cuts connections meanwhile. */
+/* The thread that cuts connections meanwhile. */
 struct fault_injector {
-    const struct fault_injection *wish;
+    const struct fault_injection *injection;
     struct rig *rig;
     struct game game;
     unsigned seed;
-    uint32_t times;  /* that it has cut some, */
-    uint32_t cut;    /* so many in all */
-    unsigned rounds; /* the game has to go beyond */
+    uint32_t times;  /* faults so far */
+    uint32_t cut;    /* connections, in all */
+    unsigned rounds; /* that have to pass before the next fault */
 };
 
 static void add_up(struct muster_transfer *transfer, uint64_t offset_bytes, const void *data,
@@ -104,12 +105,13 @@ static void add_up(struct muster_transfer *transfer, uint64_t offset_bytes, cons
     }
 }
 
-/* What one rank has in a round: two large messages, one of them added up, and many small ones. */
+/* A round of one rank, each way: two large messages, one of which is added up, and many small ones.
+ */
 struct round {
     uint32_t *out, *in, *sum;
     uint32_t small_out[SMALL], small_in[SMALL];
     struct muster_transfer transfers[MESSAGES];
-    struct rig_counter tally;
+    struct rig_counter counter;
 };
 
 static void prepare(struct rig *rig, uint32_t rank, struct round *round, uint64_t sequence)
@@ -148,12 +150,12 @@ static char *exchange(struct rig *rig, uint32_t rank, struct round *round, uint6
     for (uint32_t i = 0; i < SMALL; i++) {
         round->small_out[i] = number(sequence, rank, i);
     }
-    round->tally = (struct rig_counter){.left = MESSAGES};
+    round->counter = (struct rig_counter){.left = MESSAGES};
     prepare(rig, rank, round, sequence);
     for (uint32_t i = 0; i < MESSAGES; i++) {
-        rig_post(rig, rank, &round->tally, &round->transfers[i]);
+        rig_post(rig, rank, &round->counter, &round->transfers[i]);
     }
-    RIG_EXPECT(rig_wait(rig, rank, &round->tally) == MUSTER_OK);
+    RIG_EXPECT(rig_wait(rig, rank, &round->counter) == MUSTER_OK);
     for (uint32_t i = 0; i < NUMBERS; i++) {
         RIG_EXPECT(round->in[i] == number(sequence, 1 - rank, i));
         RIG_EXPECT(round->sum[i] == number(sequence, 1 - rank, i) + 1);
@@ -164,20 +166,20 @@ static char *exchange(struct rig *rig, uint32_t rank, struct round *round, uint6
     return NULL;
 }
 
-/* Rank 0 says after each round whether there is another one. */
+/* After each round rank 0 tells rank 1 whether there is another one. */
 static char *agree_on_more(struct rig *rig, uint32_t rank, uint64_t sequence, bool *more)
 {
     unsigned char word = *more;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer transfer =
         rank == 0 ? rig_send(rig, 1, sequence, &word, 1) : rig_receive(rig, 0, sequence, &word, 1);
-    rig_post(rig, rank, &tally, &transfer);
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+    rig_post(rig, rank, &counter, &transfer);
+    RIG_EXPECT(rig_wait(rig, rank, &counter) == MUSTER_OK);
     *more = word != 0;
     return NULL;
 }
 
-static char *play(struct rig *rig, uint32_t rank, void *user)
+static char *run_rounds(struct rig *rig, uint32_t rank, void *user)
 {
     struct game *game = user;
     struct round *round = calloc(1, sizeof *round);
@@ -204,14 +206,14 @@ static char *play(struct rig *rig, uint32_t rank, void *user)
 
 /* Cutting ------------------------------------------------------------------------------------ */
 
-/* True when it is so; false if the game is over before, or it takes too long. */
-static bool await(struct fault_injector *injector, const char *what,
-                  bool (*is_so)(struct fault_injector *injector))
+/* Waits until the condition is true. False: the game is over, or it takes too long. */
+static bool wait_until(struct fault_injector *injector, const char *what,
+                       bool (*condition)(struct fault_injector *injector))
 {
     int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
-    while (!is_so(injector)) {
+    while (!condition(injector)) {
         if (atomic_load(&injector->game.over) || muster_clock_ns() > deadline_ns) {
-            print_error("%u connections are cut; awaited in vain: %s\n", injector->cut, what);
+            print_error("%u connections are cut; timed out waiting: %s\n", injector->cut, what);
             return false;
         }
         (void)sched_yield();
@@ -219,31 +221,31 @@ static bool await(struct fault_injector *injector, const char *what,
     return true;
 }
 
-/* Both ends have counted these for each that was cut, and for those that were there before. */
-static bool both_have_opened(const struct rig *rig, uint64_t count)
+/* Both ends have counted so many connections, cut ones and those of the beginning. */
+static bool have_both_opened(const struct rig *rig, uint64_t count)
 {
     return muster_fabric_figures(rig->fabrics[0]).connections_opened == count &&
            muster_fabric_figures(rig->fabrics[1]).connections_opened == count;
 }
 
-/* Also those that were cut, which are opened again. Those of calls that crossed are gone: their
- * ends hear of that a little later. */
-static bool all_are_open(struct fault_injector *injector)
+/* All connections are open again, and those that crossed are closed, which their ends see a little
+ * later. */
+static bool are_all_open(struct fault_injector *injector)
 {
     struct end ends[ENDS_MAX];
-    uint32_t connections = injector->wish->connections;
+    uint32_t connections = injector->injection->connections;
     return list_connections(ends) == connections &&
-           both_have_opened(injector->rig, connections - 1 + injector->cut);
+           have_both_opened(injector->rig, connections - 1 + injector->cut);
 }
 
-static bool both_have_noticed(struct fault_injector *injector)
+static bool have_both_noticed(struct fault_injector *injector)
 {
     struct rig *rig = injector->rig;
     return muster_fabric_figures(rig->fabrics[0]).connections_lost == injector->cut &&
            muster_fabric_figures(rig->fabrics[1]).connections_lost == injector->cut;
 }
 
-static bool a_round_has_passed(struct fault_injector *injector)
+static bool has_round_passed(struct fault_injector *injector)
 {
     return atomic_load(&injector->game.rounds) > injector->rounds;
 }
@@ -261,26 +263,26 @@ uint32_t fault_injector_shut_down(uint32_t count, unsigned *seed)
     return cut;
 }
 
-/* Not all of them. */
+/* At least one connection, and not all. */
 static void cut_some(struct fault_injector *injector)
 {
-    uint32_t some = 1 + (uint32_t)rand_r(&injector->seed) % (injector->wish->connections - 1);
-    injector->cut += injector->wish->cut(some, &injector->seed);
+    uint32_t some = 1 + (uint32_t)rand_r(&injector->seed) % (injector->injection->connections - 1);
+    injector->cut += injector->injection->cut(some, &injector->seed);
     injector->rounds = atomic_load(&injector->game.rounds) + 1;
 }
 
-static void *cut_and_cut_again(void *argument)
+static void *inject_faults(void *argument)
 {
     struct fault_injector *injector = argument;
-    while (await(injector, "all are open", all_are_open) &&
-           injector->times < injector->wish->times) {
+    while (wait_until(injector, "all are open", are_all_open) &&
+           injector->times < injector->injection->times) {
         cut_some(injector);
-        if (!await(injector, "both have noticed", both_have_noticed) ||
-            !await(injector, "a round has passed", a_round_has_passed)) {
+        if (!wait_until(injector, "both have noticed", have_both_noticed) ||
+            !wait_until(injector, "a round has passed", has_round_passed)) {
             break;
         }
-        if (injector->wish->mend != NULL) {
-            injector->wish->mend();
+        if (injector->injection->mend != NULL) {
+            injector->injection->mend();
         }
         injector->times++;
     }
@@ -288,19 +290,19 @@ static void *cut_and_cut_again(void *argument)
     return NULL;
 }
 
-void fault_injector_run(const struct fault_injection *wish)
+void fault_injector_run(const struct fault_injection *injection)
 {
     struct rig rig;
     struct fault_injector injector = {
-        .wish = wish, .rig = &rig, .seed = (unsigned)muster_clock_ns()};
+        .injection = injection, .rig = &rig, .seed = (unsigned)muster_clock_ns()};
     print_message("seed %u\n", injector.seed);
     pthread_t thread;
-    rig_init(&rig, wish->transport, 2);
-    assert_int_equal(pthread_create(&thread, NULL, cut_and_cut_again, &injector), 0);
-    rig_run(&rig, play, &injector.game);
+    rig_init(&rig, injection->transport, 2);
+    assert_int_equal(pthread_create(&thread, NULL, inject_faults, &injector), 0);
+    rig_run(&rig, run_rounds, &injector.game);
     (void)pthread_join(thread, NULL);
-    assert_int_equal(injector.times, wish->times);
-    assert_true(both_have_opened(&rig, wish->connections - 1 + injector.cut));
+    assert_int_equal(injector.times, injection->times);
+    assert_true(have_both_opened(&rig, injection->connections - 1 + injector.cut));
     assert_int_equal(muster_fabric_figures(rig.fabrics[0]).links_lost, 0);
     rig_finish(&rig);
 }

@@ -1,3 +1,4 @@
+/* Connections that are no member's, at a port for links. */
 #include "tests/conformance/rejection_suite.h"
 
 #include "worker/fabric/address/address.h"
@@ -17,7 +18,7 @@ enum { ANSWER_MAX = 256, VERSION_AT = 8 };
 
 static const struct rejection_suite_port *tested;
 
-/* "verbs://10.0.0.1:4000" is a TCP address, too. */
+/* Also to the address of another scheme, "verbs://10.0.0.1:4000". */
 int rejection_suite_connect(const struct rig *rig, uint32_t rank)
 {
     char text[MUSTER_ADDRESS_SIZE];
@@ -42,7 +43,7 @@ void rejection_suite_await(struct rig *rig, uint64_t count)
            muster_clock_ns() < deadline_ns) {
         rig_progress(rig, 0, 5);
     }
-    /* A member whose call has crossed another may have hung up, too. */
+    /* A connection of a member that crossed another may have been closed, too. */
     assert_true(muster_fabric_figures(rig->fabrics[0]).connections_rejected >= count);
 }
 
@@ -72,7 +73,7 @@ static void assert_hung_up(int fd)
     close(fd);
 }
 
-static void garbage_is_refused_at_once(void **state)
+static void garbage_is_rejected_at_once(void **state)
 {
     (void)state;
     struct rig rig;
@@ -117,7 +118,7 @@ static void expect_verdict(struct rig *rig, const struct muster_hello *hello,
     expect_verdict_on(rig, bytes, expected, refused);
 }
 
-static void who_speaks_another_version_is_told_so(void **state)
+static void a_dialler_of_another_version_is_answered(void **state)
 {
     (void)state;
     struct rig rig;
@@ -131,7 +132,7 @@ static void who_speaks_another_version_is_told_so(void **state)
     rig_finish(&rig);
 }
 
-static void who_lacks_the_token_or_is_no_member_is_told_so(void **state)
+static void a_dialler_without_token_or_membership_is_answered(void **state)
 {
     (void)state;
     struct rig rig;
@@ -152,7 +153,7 @@ static void who_lacks_the_token_or_is_no_member_is_told_so(void **state)
     rig_finish(&rig);
 }
 
-static void half_hellos_do_not_keep_members_out(void **state)
+static void incomplete_hellos_do_not_keep_members_out(void **state)
 {
     (void)state;
     enum { STALLED = 300 };
@@ -217,11 +218,11 @@ static void another_token_is_a_clear_error_for_the_dialler(void **state)
     struct rig rig;
     rig_init(&rig, tested->transport, 2);
     muster_fabric_set_token(rig.fabrics[1], "another one");
-    struct rig_counter tally = rig_send_unexpected(&rig);
-    assert_int_equal(tally.status, MUSTER_REJOIN);
-    if (strncmp(tally.reason, "link to rank 0 (host host-0): ", 30) != 0 ||
-        strstr(tally.reason, "refused: wrong link token") == NULL) {
-        fail_msg("\"%s\" does not say who refused, and why", tally.reason);
+    struct rig_counter counter = rig_send_unexpected(&rig);
+    assert_int_equal(counter.status, MUSTER_REJOIN);
+    if (strncmp(counter.reason, "link to rank 0 (host host-0): ", 30) != 0 ||
+        strstr(counter.reason, "refused: wrong link token") == NULL) {
+        fail_msg("\"%s\" does not say who refused, and why", counter.reason);
     }
     rig_finish(&rig);
 }
@@ -230,10 +231,10 @@ int rejection_suite_run(const struct rejection_suite_port *port)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_port_scanner_is_counted),
-        cmocka_unit_test(garbage_is_refused_at_once),
-        cmocka_unit_test(who_speaks_another_version_is_told_so),
-        cmocka_unit_test(who_lacks_the_token_or_is_no_member_is_told_so),
-        cmocka_unit_test(half_hellos_do_not_keep_members_out),
+        cmocka_unit_test(garbage_is_rejected_at_once),
+        cmocka_unit_test(a_dialler_of_another_version_is_answered),
+        cmocka_unit_test(a_dialler_without_token_or_membership_is_answered),
+        cmocka_unit_test(incomplete_hellos_do_not_keep_members_out),
         cmocka_unit_test(ten_thousand_quick_connects_do_no_harm),
         cmocka_unit_test(another_token_is_a_clear_error_for_the_dialler),
     };

@@ -1,3 +1,4 @@
+/* Fabrics of one process, and the threads of their ranks. */
 #include "tests/conformance/rig.h"
 
 #include <pthread.h>
@@ -88,7 +89,7 @@ void rig_begin(struct rig *rig)
 
 /* Threads ------------------------------------------------------------------------------------ */
 
-struct actor {
+struct rank_thread {
     struct rig *rig;
     uint32_t rank;
     rig_function function;
@@ -97,30 +98,31 @@ struct actor {
     pthread_t thread;
 };
 
-static void *act(void *argument)
+static void *run_rank(void *argument)
 {
-    struct actor *actor = argument;
-    if (actor->rig->transport->prepare != NULL) {
-        actor->rig->transport->prepare(actor->rank, NULL);
+    struct rank_thread *self = argument;
+    if (self->rig->transport->prepare != NULL) {
+        self->rig->transport->prepare(self->rank, NULL);
     }
-    actor->error = actor->function(actor->rig, actor->rank, actor->user);
+    self->error = self->function(self->rig, self->rank, self->user);
     return NULL;
 }
 
 void rig_run(struct rig *rig, rig_function function, void *user)
 {
-    struct actor actors[RIG_MAX];
+    struct rank_thread threads[RIG_MAX];
     for (uint32_t i = 0; i < rig->count; i++) {
-        actors[i] = (struct actor){.rig = rig, .rank = i, .function = function, .user = user};
-        assert_int_equal(pthread_create(&actors[i].thread, NULL, act, &actors[i]), 0);
+        threads[i] =
+            (struct rank_thread){.rig = rig, .rank = i, .function = function, .user = user};
+        assert_int_equal(pthread_create(&threads[i].thread, NULL, run_rank, &threads[i]), 0);
     }
     char *first = NULL;
     for (uint32_t i = 0; i < rig->count; i++) {
-        (void)pthread_join(actors[i].thread, NULL);
-        if (actors[i].error != NULL) {
-            print_error("rank %u: %s\n", i, actors[i].error);
+        (void)pthread_join(threads[i].thread, NULL);
+        if (threads[i].error != NULL) {
+            print_error("rank %u: %s\n", i, threads[i].error);
             free(first);
-            first = actors[i].error;
+            first = threads[i].error;
         }
     }
     bool failed = first != NULL;
@@ -142,13 +144,13 @@ char *rig_error(const char *format, ...)
 
 static void count_down(struct muster_transfer *transfer)
 {
-    struct rig_counter *tally = transfer->owner;
-    tally->left--;
-    if (transfer->status != MUSTER_OK && tally->status == MUSTER_OK) {
-        tally->status = transfer->status;
-        (void)snprintf(tally->reason, sizeof tally->reason, "%s", muster_last_error());
+    struct rig_counter *counter = transfer->owner;
+    counter->left--;
+    if (transfer->status != MUSTER_OK && counter->status == MUSTER_OK) {
+        counter->status = transfer->status;
+        (void)snprintf(counter->reason, sizeof counter->reason, "%s", muster_last_error());
     }
-    tally->finished = tally->left == 0 || tally->status != MUSTER_OK;
+    counter->finished = counter->left == 0 || counter->status != MUSTER_OK;
 }
 
 static struct muster_transfer make_transfer(const struct rig *rig, uint32_t peer, uint64_t sequence,
@@ -182,28 +184,29 @@ struct muster_transfer rig_receive(const struct rig *rig, uint32_t peer, uint64_
     return transfer;
 }
 
-/* The tally belongs to the fabric's lock from the first post on: it is set up before, and a failed
- * post is counted as posted and left undone, which rig_wait() sees by the status. */
-void rig_post(struct rig *rig, uint32_t rank, struct rig_counter *tally,
+/* From the first post on the counter is under the fabric's lock. A failed post is not done, and
+ * makes the counter finished with its status. */
+void rig_post(struct rig *rig, uint32_t rank, struct rig_counter *counter,
               struct muster_transfer *transfer)
 {
-    transfer->owner = tally;
+    transfer->owner = counter;
     muster_status status = muster_fabric_post(rig->fabrics[rank], transfer);
     if (status != MUSTER_OK) {
-        tally->status = status;
-        (void)snprintf(tally->reason, sizeof tally->reason, "%s", muster_last_error());
-        tally->finished = true;
+        counter->status = status;
+        (void)snprintf(counter->reason, sizeof counter->reason, "%s", muster_last_error());
+        counter->finished = true;
     }
 }
 
-muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_counter *tally)
+muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_counter *counter)
 {
-    muster_status status = muster_fabric_wait(rig->fabrics[rank], rig->generation, &tally->finished,
-                                              muster_clock_after_ms(RIG_TIMEOUT_MS));
+    muster_status status =
+        muster_fabric_wait(rig->fabrics[rank], rig->generation, &counter->finished,
+                           muster_clock_after_ms(RIG_TIMEOUT_MS));
     if (status != MUSTER_OK) {
         return status;
     }
-    return tally->status;
+    return counter->status;
 }
 
 void rig_progress(struct rig *rig, uint32_t rank, uint32_t ms)
@@ -217,32 +220,32 @@ void rig_progress(struct rig *rig, uint32_t rank, uint32_t ms)
 struct rig_counter rig_send_unexpected(struct rig *rig)
 {
     char byte = 0;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer send = rig_send(rig, 0, 1, &byte, 1);
     int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
-    rig_post(rig, 1, &tally, &send);
-    while (!tally.finished && muster_clock_ns() < deadline_ns) {
+    rig_post(rig, 1, &counter, &send);
+    while (!counter.finished && muster_clock_ns() < deadline_ns) {
         rig_progress(rig, 0, 1);
         rig_progress(rig, 1, 1);
     }
-    assert_true(tally.finished);
-    return tally;
+    assert_true(counter.finished);
+    return counter;
 }
 
 char *rig_exchange_with(struct rig *rig, uint32_t rank, uint32_t peer)
 {
     char out = (char)rank;
     char in = -1;
-    struct rig_counter tally = {.left = 2};
+    struct rig_counter counter = {.left = 2};
     struct muster_transfer send = rig_send(rig, peer, 1, &out, 1);
     struct muster_transfer receive = rig_receive(rig, peer, 1, &in, 1);
-    rig_post(rig, rank, &tally, &send);
-    rig_post(rig, rank, &tally, &receive);
-    muster_status status = rig_wait(rig, rank, &tally);
+    rig_post(rig, rank, &counter, &send);
+    rig_post(rig, rank, &counter, &receive);
+    muster_status status = rig_wait(rig, rank, &counter);
     if (status != MUSTER_OK) {
         muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 1);
         return rig_error("rank %u with %u: %s", rank, peer,
-                         tally.finished ? tally.reason : muster_last_error());
+                         counter.finished ? counter.reason : muster_last_error());
     }
     RIG_EXPECT(in == (char)peer);
     return NULL;
@@ -256,8 +259,8 @@ char *rig_exchange(struct rig *rig, uint32_t rank, void *user)
 
 /* Data --------------------------------------------------------------------------------------- */
 
-/* The eight bytes of the pattern from a place on. Words, because the thread sanitizer looks at each
- * access: byte by byte takes a third of a test's time. */
+/* Eight bytes of the pattern, from this place on. In words, because the thread sanitizer checks
+ * each access: single bytes take a third of a test's time. */
 static uint64_t word_of_pattern(uint64_t place, uint64_t seed)
 {
     uint64_t word = 0;

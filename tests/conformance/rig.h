@@ -1,6 +1,6 @@
 /*
- * Some fabrics of one process, joined by the transport under test, and threads that act for them.
- * The ranks' threads return what went wrong, NULL if nothing did; the test's own thread asserts.
+ * Fabrics of one process, linked by the transport under test, and a thread for each rank. A rank's
+ * thread returns an error text, or NULL; the test's own thread asserts.
  */
 #ifndef MUSTER_TESTS_CONFORMANCE_RIG_H
 #define MUSTER_TESTS_CONFORMANCE_RIG_H
@@ -10,16 +10,16 @@
 
 enum {
     RIG_MAX = 8,
-    RIG_TIMEOUT_MS = 60000, /* nothing that works takes so long, also on a busy machine */
+    RIG_TIMEOUT_MS = 60000, /* nothing that works takes so long, even on a busy machine */
 };
 
-/* How the fabrics under test are made: see fabrics.h. */
+/* How the fabrics under test are created: see fabrics.h. */
 struct rig_transport {
     const char *name;
     const char *transports;
     muster_options options;
-    /* Called by each thread before it acts for a rank; with a wish before it makes the rank's
-     * fabric, and with RIG_MAX when it is done with that. May be NULL. */
+    /* Called by each thread before it acts for a rank: with a wish before it creates the rank's
+     * fabric, else with NULL; and with RIG_MAX after it has created one. May be NULL. */
     void (*prepare)(uint32_t rank, struct fabric_wish *wish);
 };
 
@@ -37,15 +37,15 @@ void rig_finish(struct rig *rig);
 /* Replaces a fabric by a new one with another member. */
 void rig_replace(struct rig *rig, uint32_t rank);
 
-/* Begins the next generation with the fabrics that there are, on all of them. */
+/* Begins the next generation on all fabrics. */
 void rig_begin(struct rig *rig);
-/* On one of them: generation and peers are the rig's. */
+/* On one of them: the rig's generation, with the rig's peers. */
 void rig_begin_one(struct rig *rig, uint32_t rank);
 
 /* What one rank does in a test. */
 typedef char *(*rig_function)(struct rig *rig, uint32_t rank, void *user);
 
-/* Runs the function in one thread a rank, and fails the test with what they return. */
+/* Runs the function in a thread for each rank. Fails the test with the first error text. */
 void rig_run(struct rig *rig, rig_function function, void *user);
 
 /* printf to a string that rig_run() frees. */
@@ -66,30 +66,30 @@ struct rig_counter {
     char reason[MUSTER_ERROR_MAX];
 };
 
-/* A transfer with the rig's generation, context 0, lane 0, elements of one byte, and a tally. */
+/* A transfer with the rig's generation, context 0, lane 0, and elements of one byte. */
 struct muster_transfer rig_send(const struct rig *rig, uint32_t peer, uint64_t sequence, void *data,
                                 uint64_t size_bytes);
 struct muster_transfer rig_receive(const struct rig *rig, uint32_t peer, uint64_t sequence,
                                    void *data, uint64_t size_bytes);
 extern const struct muster_call rig_call;
 
-/* Posts and counts it; a failed post fails the tally. */
-void rig_post(struct rig *rig, uint32_t rank, struct rig_counter *tally,
+/* Posts a transfer that the counter counts. A failed post fails the counter. */
+void rig_post(struct rig *rig, uint32_t rank, struct rig_counter *counter,
               struct muster_transfer *transfer);
-/* Waits for all of them, at most RIG_TIMEOUT_MS; gives the tally's status, or the wait's. */
-muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_counter *tally);
+/* Waits until all are done, at most RIG_TIMEOUT_MS. Returns the counter's status, or the wait's. */
+muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_counter *counter);
 
-/* The rank's fabric moves on for so long, though nobody waits for anything. */
+/* Drives the rank's fabric for so long. */
 void rig_progress(struct rig *rig, uint32_t rank, uint32_t ms);
-/* Rank 1 sends a byte to rank 0, which does not receive it. Moves both on until that has ended. */
+/* Rank 1 sends a byte to rank 0, which posts no receive. Drives both until the send has ended. */
 struct rig_counter rig_send_unexpected(struct rig *rig);
 
-/* A byte each way, as operation 1 of context 0: with a peer; and, for rig_run(), between ranks 0
+/* A byte each way, as operation 1 of context 0: with a peer, or for rig_run() between ranks 0
  * and 1. */
 char *rig_exchange_with(struct rig *rig, uint32_t rank, uint32_t peer);
 char *rig_exchange(struct rig *rig, uint32_t rank, void *user);
 
-/* Bytes that tell where they belong. */
+/* A pattern of bytes, another one for each seed. */
 void rig_fill(void *data, uint64_t size_bytes, uint64_t seed);
 bool rig_filled(const void *data, uint64_t size_bytes, uint64_t seed);
 

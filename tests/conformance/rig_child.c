@@ -1,3 +1,4 @@
+/* A rank in a process of its own. */
 #include "tests/conformance/rig_child.h"
 
 #include <setjmp.h>
@@ -11,7 +12,7 @@
 
 enum { GENERATION = 10 };
 
-static void be_child(const struct rig_transport *transport, rig_life live, int in, int out)
+static void run_child(const struct rig_transport *transport, rig_life live, int in, int out)
 {
     struct rig rig;
     rig_init(&rig, transport, 1);
@@ -36,7 +37,7 @@ struct rig_child rig_child_start(const struct rig_transport *transport, rig_life
     assert_int_equal(pipe(from), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        be_child(transport, live, to[0], from[1]);
+        run_child(transport, live, to[0], from[1]);
     }
     assert_true(pid > 0);
     close(to[0]);

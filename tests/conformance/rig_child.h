@@ -14,14 +14,15 @@ struct rig_child {
 /* What the child does as rank 1, whose fabric is rig->fabrics[0]; rank 0 is the parent. */
 typedef void (*rig_life)(struct rig *rig);
 
-/* Forks before the parent has a fabric. The child ends when its life does. */
+/* Forks, before the parent has a fabric. The child ends when the function returns. */
 struct rig_child rig_child_start(const struct rig_transport *transport, rig_life live);
 
-/* The parent's rig, of which it is rank 0. */
+/* Creates the parent's rig, in which the parent is rank 0, and begins a generation with the child.
+ */
 void rig_child_link(const struct rig_child *child, struct rig *rig,
                     const struct rig_transport *transport);
 
-/* Kills it if it still lives, and finishes the rig. */
+/* Kills the child and finishes the rig. */
 void rig_child_finish(const struct rig_child *child, struct rig *rig);
 
 #endif

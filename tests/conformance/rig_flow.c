@@ -1,3 +1,4 @@
+/* A large message with a fault in its middle. */
 #include "tests/conformance/rig_flow.h"
 
 #include <setjmp.h>
@@ -41,15 +42,15 @@ void rig_flow_consume(struct muster_transfer *transfer, uint64_t offset, const v
 char *rig_flow_transfer(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer transfer =
         rank == 1 ? rig_send(rig, 0, RIG_FLOW_SEQUENCE, rig_flow.out, RIG_FLOW_BYTES)
                   : rig_receive(rig, 1, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
     transfer.consume = rank == 0 ? rig_flow_consume : NULL;
-    rig_post(rig, rank, &tally, &transfer);
-    rig_flow.statuses[rank] = rig_wait(rig, rank, &tally);
+    rig_post(rig, rank, &counter, &transfer);
+    rig_flow.statuses[rank] = rig_wait(rig, rank, &counter);
     (void)snprintf(rig_flow.reasons[rank], sizeof rig_flow.reasons[rank], "%s",
-                   tally.status != MUSTER_OK ? tally.reason : muster_last_error());
+                   counter.status != MUSTER_OK ? counter.reason : muster_last_error());
     muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, RIG_FLOW_SEQUENCE);
     if (rig_flow.statuses[rank] != MUSTER_OK) {
         muster_fabric_revoke(rig->fabrics[1 - rank], rig->generation, "a member was reported");
@@ -66,7 +67,7 @@ void rig_flow_expect_lost(struct rig *rig, const char *words)
                       rig_flow.reasons[i]);
     }
     assert_int_equal(rig_flow.statuses[0], MUSTER_REJOIN);
-    /* The sender's device may have had all of it acknowledged. */
+    /* At the sender the message may have been complete already. */
     assert_true(rig_flow.statuses[1] == MUSTER_REJOIN || rig_flow.statuses[1] == MUSTER_OK);
     assert_true(strstr(rig_flow.reasons[0], words) != NULL ||
                 strstr(rig_flow.reasons[1], words) != NULL);

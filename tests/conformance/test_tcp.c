@@ -1,3 +1,4 @@
+/* TCP: the suite, over IPv4 and IPv6. */
 #include "tests/conformance/conformance.h"
 
 int main(void)

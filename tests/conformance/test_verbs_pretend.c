@@ -86,7 +86,7 @@ static char *withdraw_in_the_middle(struct rig *rig, uint32_t rank, void *user)
     unsigned *seed = user;
     unsigned char *kept = malloc(LARGE_BYTES);
     for (uint64_t i = 1; i <= WITHDRAWALS; i++) {
-        struct rig_counter tally = {.left = 1};
+        struct rig_counter counter = {.left = 1};
         struct rig_counter beside = {.left = 1};
         void *memory = map_large();
         RIG_EXPECT(memory != NULL && kept != NULL);
@@ -97,7 +97,7 @@ static char *withdraw_in_the_middle(struct rig *rig, uint32_t rank, void *user)
         struct muster_transfer other = rank == 1
                                            ? rig_send(rig, 0, 2 * i + 1, kept, LARGE_BYTES)
                                            : rig_receive(rig, 1, 2 * i + 1, kept, LARGE_BYTES);
-        rig_post(rig, rank, &tally, &large);
+        rig_post(rig, rank, &counter, &large);
         rig_post(rig, rank, &beside, &other);
         if (rank == 1) {
             uint64_t until = verbs_pretend_steps() + (uint64_t)rand_r(seed) % STEPS;

@@ -149,20 +149,20 @@ static void kill_oneself(void)
 /* The main function of a child: one end of a flow. */
 static void send_large(struct rig *rig)
 {
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer send = rig_send(rig, 0, RIG_FLOW_SEQUENCE, rig_flow.out, RIG_FLOW_BYTES);
-    rig_post(rig, 0, &tally, &send);
-    (void)!rig_wait(rig, 0, &tally);
+    rig_post(rig, 0, &counter, &send);
+    (void)!rig_wait(rig, 0, &counter);
 }
 
 static void receive_large(struct rig *rig)
 {
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer receive = rig_receive(rig, 0, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
     receive.consume = rig_flow_consume;
     rig_flow.strike = kill_oneself;
-    rig_post(rig, 0, &tally, &receive);
-    (void)!rig_wait(rig, 0, &tally);
+    rig_post(rig, 0, &counter, &receive);
+    (void)!rig_wait(rig, 0, &counter);
 }
 
 static void a_sender_killed_in_a_large_message_is_lost(void **state)
@@ -173,13 +173,13 @@ static void a_sender_killed_in_a_large_message_is_lost(void **state)
     child = rig_child_start(&verbs, send_large);
     rig_child_link(&child, &rig, &verbs);
     rig_flow.strike = kill_peer;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer receive = rig_receive(&rig, 1, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
     receive.consume = rig_flow_consume;
-    rig_post(&rig, 0, &tally, &receive);
-    assert_int_equal(rig_wait(&rig, 0, &tally), MUSTER_REJOIN);
+    rig_post(&rig, 0, &counter, &receive);
+    assert_int_equal(rig_wait(&rig, 0, &counter), MUSTER_REJOIN);
     assert_true(rig_flow.struck);
-    assert_non_null(strstr(tally.reason, "link to rank 1 (host host-0): "));
+    assert_non_null(strstr(counter.reason, "link to rank 1 (host host-0): "));
     rig_child_finish(&child, &rig);
     rig_flow_finish();
     verbs_spy_expect_nothing_held();
@@ -192,12 +192,12 @@ static void a_receiver_killed_in_a_large_message_is_lost(void **state)
     rig_flow_start(NULL);
     child = rig_child_start(&verbs, receive_large);
     rig_child_link(&child, &rig, &verbs);
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer send =
         rig_send(&rig, 1, RIG_FLOW_SEQUENCE, rig_flow.out, RIG_FLOW_BYTES);
-    rig_post(&rig, 0, &tally, &send);
-    assert_int_equal(rig_wait(&rig, 0, &tally), MUSTER_REJOIN);
-    assert_non_null(strstr(tally.reason, "link to rank 1 (host host-0): "));
+    rig_post(&rig, 0, &counter, &send);
+    assert_int_equal(rig_wait(&rig, 0, &counter), MUSTER_REJOIN);
+    assert_non_null(strstr(counter.reason, "link to rank 1 (host host-0): "));
     rig_child_finish(&child, &rig);
     rig_flow_finish();
     verbs_spy_expect_nothing_held();
@@ -211,19 +211,19 @@ static void a_sender_stopped_in_a_large_message_is_waited_for(void **state)
     child = rig_child_start(&verbs, send_large);
     rig_child_link(&child, &rig, &verbs);
     rig_flow.strike = stop_peer;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer receive = rig_receive(&rig, 1, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
     receive.consume = rig_flow_consume;
-    rig_post(&rig, 0, &tally, &receive);
+    rig_post(&rig, 0, &counter, &receive);
     int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (!rig_flow.struck && muster_clock_ns() < deadline_ns) {
         rig_progress(&rig, 0, 10);
     }
-    assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &tally.finished,
+    assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &counter.finished,
                                         muster_clock_after_ms(STOPPED_MS)),
                      MUSTER_RETRY);
     assert_int_equal(kill(child.pid, SIGCONT), 0);
-    assert_int_equal(rig_wait(&rig, 0, &tally), MUSTER_OK);
+    assert_int_equal(rig_wait(&rig, 0, &counter), MUSTER_OK);
     assert_true(rig_filled(rig_flow.in, RIG_FLOW_BYTES, RIG_FLOW_SEED));
     rig_child_finish(&child, &rig);
     rig_flow_finish();

@@ -347,12 +347,12 @@ static void ipv6_addresses_work_and_do_not_mix_with_ipv4(void **state)
 
     ipv6.prepare = let_rank_1_have_ipv4;
     rig_init(&rig, &ipv6, 2);
-    struct rig_counter tally = rig_send_unexpected(&rig);
-    assert_int_equal(tally.status, MUSTER_REJOIN);
+    struct rig_counter counter = rig_send_unexpected(&rig);
+    assert_int_equal(counter.status, MUSTER_REJOIN);
     /* The acceptor logs the reason; the dialler, that it was refused. */
-    if (strstr(tally.reason, "MUSTER_VERBS_GID") == NULL &&
-        strstr(tally.reason, "refused: not over RDMA") == NULL) {
-        fail_msg("\"%s\" does not say why", tally.reason);
+    if (strstr(counter.reason, "MUSTER_VERBS_GID") == NULL &&
+        strstr(counter.reason, "refused: not over RDMA") == NULL) {
+        fail_msg("\"%s\" does not say why", counter.reason);
     }
     rig_finish(&rig);
     verbs_spy_expect_nothing_held();

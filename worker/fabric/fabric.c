@@ -159,7 +159,8 @@ void muster_fabric_kill(struct muster_fabric *fabric)
         struct muster_link *link = fabric->links[i];
         if (link != NULL) {
             muster_link_fail(link, MUSTER_LINK_LOST, "this fabric was killed");
-            close_link(link); /* one whose peer has left still has an end */
+            close_link(
+                link); /* also one whose peer has left: its transport's state is still there */
         }
     }
     stop_transports(fabric);
@@ -218,8 +219,8 @@ static muster_status check_begin(const struct muster_fabric *fabric, uint64_t ge
     return MUSTER_OK;
 }
 
-/* Creates the link to a new peer. A link to a peer of the last generation keeps its end, unless it
- * was lost or the peer left: then it may open again. */
+/* Creates the link to a new peer. A link to a peer of the last generation stays open, unless it was
+ * lost or the peer has left: then it may open again. */
 static muster_status update_link(struct muster_fabric *fabric, const struct muster_peer *peer,
                                  uint32_t rank)
 {

@@ -282,7 +282,7 @@ uint32_t muster_fabric_own_rank(const struct muster_fabric *fabric)
     return rank;
 }
 
-/* The peer is told first, with this member's rank; then the transfers here end. */
+/* Notifies the peer first, with this member's rank; then ends the transfers here. */
 void muster_link_check_signature(struct muster_link *link, const struct muster_message_key *key,
                                  const struct muster_call *call)
 {
@@ -295,7 +295,7 @@ void muster_link_check_signature(struct muster_link *link, const struct muster_m
     if (other == NULL || muster_link_compare_calls(link, &other->call, call) == MUSTER_OK) {
         return;
     }
-    /* The operation may have ended here; then no transfer of it would tell the peer. */
+    /* The operation may have ended here; then no transfer of it would notify the peer. */
     char reason[MUSTER_REASON_SIZE];
     (void)snprintf(reason, sizeof reason, "rank %u says: %s", muster_fabric_own_rank(link->fabric),
                    muster_last_error());

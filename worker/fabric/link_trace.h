@@ -1,6 +1,6 @@
 /*
  * What the fabric adds to the timeline: messages and their parts. Inline, so that a fabric without
- * a timeline only looks whether there is one.
+ * a timeline only checks whether there is one.
  */
 #ifndef MUSTER_WORKER_FABRIC_LINK_TRACE_H
 #define MUSTER_WORKER_FABRIC_LINK_TRACE_H

@@ -259,8 +259,8 @@ static void relax(void)
 }
 
 /* Polls memory and descriptors without the lock, as the spin policy says, and yields in between.
- * True if there is work; *ret_count events may have been taken from epoll then. The policy is told
- * how long each yield took, and whether the wait ended before its sleep. */
+ * True if there is work; *ret_count events may have been taken from epoll then. The policy gets
+ * the length of each yield, and whether the wait ended before its sleep. */
 static bool spin(struct muster_fabric *fabric, bool moves, int64_t until_ns,
                  struct epoll_event *events, int *ret_count)
 {

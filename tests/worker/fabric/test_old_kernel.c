@@ -1,5 +1,5 @@
-/* Links on a kernel without epoll_pwait2(), as before Linux 5.11: a filter of system calls makes
- * this one such. */
+/* Links on a kernel without epoll_pwait2(), as before Linux 5.11, which a filter of system calls
+ * simulates. */
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/rig.h"
 
@@ -20,8 +20,8 @@
 static const struct rig_transport transport = {.name = "tcp and shared memory",
                                                .transports = "shm,tcp"};
 
-/* From now on, and for all threads that are begun from here. */
-static bool forget_epoll_pwait2(int error)
+/* From now on, for this thread and all that it starts. */
+static bool disable_epoll_pwait2(int error)
 {
     struct sock_filter steps[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -43,7 +43,7 @@ static void members_exchange_messages(void **state)
     rig_finish(&rig);
 }
 
-static void who_waits_in_vain_comes_back_at_its_time(void **state)
+static void a_wait_without_an_event_ends_at_its_deadline(void **state)
 {
     (void)state;
     struct rig rig;
@@ -60,11 +60,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_exchange_messages),
-        cmocka_unit_test(who_waits_in_vain_comes_back_at_its_time),
+        cmocka_unit_test(a_wait_without_an_event_ends_at_its_deadline),
     };
     struct timespec none = {0};
     struct epoll_event event;
-    if (!forget_epoll_pwait2(ENOSYS)) {
+    if (!disable_epoll_pwait2(ENOSYS)) {
         printf("SKIP: system calls cannot be filtered here: %s\n", strerror(errno));
         return 77;
     }

@@ -69,15 +69,15 @@ static bool is_open(const struct shm_link *end)
 /* Of generations before this one. */
 static void drop_descriptors(struct shm_link *end, uint64_t generation)
 {
-    uint32_t kept = 0;
+    uint32_t count = 0;
     for (uint32_t i = 0; i < end->descriptor_count; i++) {
         if (end->descriptors[i].generation < generation) {
             close(end->descriptors[i].fd);
         } else {
-            end->descriptors[kept++] = end->descriptors[i];
+            end->descriptors[count++] = end->descriptors[i];
         }
     }
-    end->descriptor_count = kept;
+    end->descriptor_count = count;
 }
 
 static void shm_begin_generation(void *transport)

@@ -18,7 +18,7 @@ static struct shm_link *link_of(const struct muster_match *match)
 static void unshare_freed(struct shm_link *link)
 {
     uint64_t freed = muster_allocation_freed_count();
-    uint32_t kept = 0;
+    uint32_t count = 0;
     if (link->freed == freed) {
         return;
     }
@@ -27,10 +27,10 @@ static void unshare_freed(struct shm_link *link)
         const struct shm_packet packet = {.kind = SHM_FREED, .word = link->shared_ids[i]};
         if (muster_allocation_is_live(link->shared_ids[i]) ||
             !muster_shm_packet_send(link->path->pending.watch.fd, &packet, -1)) {
-            link->shared_ids[kept++] = link->shared_ids[i];
+            link->shared_ids[count++] = link->shared_ids[i];
         }
     }
-    link->shared_count = kept;
+    link->shared_count = count;
 }
 
 /* Sends the descriptor of the allocation, unless the peer has it. True if the peer can map it

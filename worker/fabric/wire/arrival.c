@@ -82,11 +82,11 @@ void muster_arrival_consume(struct muster_match *match, struct muster_arrival *a
     while (size > 0 && arrival->place != MUSTER_PLACE_NOWHERE) {
         uint32_t room = 0;
         unsigned char *to = muster_arrival_buffer(arrival, &room);
-        uint32_t taken = size < room ? size : room;
-        memcpy(to, data, taken);
-        data += taken;
-        size -= taken;
-        muster_arrival_filled(match, arrival, taken);
+        uint32_t copied = size < room ? size : room;
+        memcpy(to, data, copied);
+        data += copied;
+        size -= copied;
+        muster_arrival_filled(match, arrival, copied);
     }
 }
 

@@ -232,8 +232,9 @@ static void drop_gets(struct muster_match *match, const struct muster_operation_
     }
 }
 
-/* An EAGER send that no frame has taken gives its part of the window back; offers are retracted
- * before the caller may change the data; credit for dropped messages goes back to the peer. */
+/* A withdrawn EAGER send that is in no frame yet returns its part of the window; offers are
+ * retracted before the caller may change the data; credit for dropped messages goes back to the
+ * peer. */
 void muster_match_withdraw(struct muster_match *match, const struct muster_operation_id *operation,
                            struct muster_transfer_list *ret_sends)
 {

@@ -154,7 +154,7 @@ static void park(struct muster_pending_connection *pending)
     }
 }
 
-/* The link token is compared before anything else is told, once it is known. */
+/* Once the link token is known, it is compared before the answer reveals anything else. */
 static void check_hello(struct muster_pending_connection *pending)
 {
     struct muster_pending_connections *pending_list = pending->all;
@@ -218,8 +218,8 @@ static enum muster_verdict open_idle_link(struct muster_pending_connections *pen
 }
 
 /* A hello that finds an OPEN link is refused: it has crossed this member's own connection, which
- * the peer has accepted meanwhile. If the link is dead and only this member does not know yet, the
- * peer dials again. */
+ * the peer has accepted meanwhile. If the link is dead and only this member has not noticed yet,
+ * the peer dials again. */
 static enum muster_verdict verdict_for(struct muster_pending_connections *pending_list,
                                        struct muster_link *link)
 {
@@ -366,8 +366,7 @@ static void watch_listeners(struct muster_pending_connections *pending_list, uin
     }
 }
 
-/* Says so only if no connection is in phase HELLO: those are closed at their deadlines, and leave
- * descriptors. */
+/* Not if a connection is in phase HELLO: it is closed at its deadline, which frees a descriptor. */
 static void note_out_of_descriptors(struct muster_pending_connections *pending_list, int error)
 {
     struct muster_fabric *fabric = pending_list->fabric;
@@ -376,13 +375,14 @@ static void note_out_of_descriptors(struct muster_pending_connections *pending_l
         return;
     }
     if (!fabric->lost) {
-        (void)snprintf(fabric->out_of_descriptors, sizeof fabric->out_of_descriptors,
-                       "this process has no descriptor left for a peer's call (ulimit -n): %s",
-                       strerror(error));
+        (void)snprintf(
+            fabric->out_of_descriptors, sizeof fabric->out_of_descriptors,
+            "this process has no descriptor left for a peer's connection (ulimit -n): %s",
+            strerror(error));
     }
     if (now_ns >= pending_list->warn_again_ns) {
         pending_list->warn_again_ns = now_ns + warn_interval_ns;
-        muster_log(MUSTER_LOG_WARN, "no descriptor left for a peer's call (ulimit -n): %s",
+        muster_log(MUSTER_LOG_WARN, "no descriptor left for a peer's connection (ulimit -n): %s",
                    strerror(error));
     }
 }
@@ -449,7 +449,7 @@ static void time_out(struct muster_pending_connection *pending)
 }
 
 /* See muster_pending_connections_timers(): a member that has made no progress for seconds, because
- * it computed or had no core, must not take that for the peer's silence. */
+ * it computed or had no core, must not count that as the peer's silence. */
 static bool extend_deadline(struct muster_pending_connection *pending)
 {
     struct pollfd query = {.fd = pending->watch.fd,

@@ -1,4 +1,4 @@
-/* Which addresses are published, and in which order a peer's are called. */
+/* Which addresses are published, and in which order a peer's are dialled. */
 #include "worker/fabric/address/address_choice.h"
 
 #include <setjmp.h>
@@ -57,7 +57,7 @@ struct publication {
     const char *interfaces, *first, *expected;
 };
 
-static void what_is_named_is_published_best_first(void **state)
+static void the_listed_addresses_are_published_best_first(void **state)
 {
     (void)state;
     static const struct publication cases[] = {
@@ -130,7 +130,7 @@ static void a_host_that_has_only_loopback_publishes_that(void **state)
     test_free(here);
 }
 
-static void what_matches_nothing_is_told_what_there_is(void **state)
+static void a_list_that_matches_nothing_is_answered_with_all_addresses(void **state)
 {
     (void)state;
     static struct muster_host_addresses here;
@@ -153,7 +153,7 @@ static void what_matches_nothing_is_told_what_there_is(void **state)
     assert_int_equal(muster_addresses_choose(&here, NULL, "", 4, chosen, &count), MUSTER_INVALID);
 }
 
-static void a_list_that_is_none_is_refused(void **state)
+static void an_invalid_list_is_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -176,10 +176,10 @@ static void a_list_that_is_none_is_refused(void **state)
     assert_non_null(strstr(muster_last_error(), "network \"10.0.0.0/33\": 0 to 32 bits"));
 }
 
-/* Calling ------------------------------------------------------------------------------------ */
+/* Dialling ----------------------------------------------------------------------------------- */
 
-/* Each letter stands for an address of the peer, and for how near it is to the host above when the
- * peer is on another host, and when it says it is on the same. Less is nearer. */
+/* Addresses of the peer, with their distance from the host above: if the peer is on another host,
+ * and if it says that it is on the same one. */
 static const struct {
     const char *address;
     int other, same;
@@ -210,8 +210,8 @@ static uint32_t count_left(const uint32_t *order, uint32_t from, uint32_t to,
     return count;
 }
 
-/* All of TCP once; nearer ones first; families take turns while there are two; those of one family
- * stay in the peer's order. */
+/* Each TCP address once, by distance; families take turns as long as there are two; those of one
+ * family stay in the peer's order. */
 static void check_order(const struct muster_peer *peer, const uint32_t *members, bool same,
                         const uint32_t *order, uint32_t count)
 {
@@ -256,7 +256,7 @@ static void order_is_checked(const struct muster_host_addresses *here, uint32_t 
     }
 }
 
-static void every_set_of_addresses_is_called_in_order(void **state)
+static void every_set_of_addresses_is_dialled_in_order(void **state)
 {
     (void)state;
     static struct muster_host_addresses here;
@@ -282,7 +282,7 @@ static void order_of(const struct muster_host_addresses *here, const char *const
     ret_text[ordered] = '\0';
 }
 
-static void a_family_that_this_host_has_not_is_called_last(void **state)
+static void a_family_without_an_address_here_is_dialled_last(void **state)
 {
     (void)state;
     static const char *const addresses[] = {"tcp://[2001:db8::1]:1", "tcp://8.8.8.8:1",
@@ -321,13 +321,13 @@ static void networks_end_at_any_bit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_named_is_published_best_first),
+        cmocka_unit_test(the_listed_addresses_are_published_best_first),
         cmocka_unit_test(no_more_is_published_than_is_asked_for),
         cmocka_unit_test(a_host_that_has_only_loopback_publishes_that),
-        cmocka_unit_test(what_matches_nothing_is_told_what_there_is),
-        cmocka_unit_test(a_list_that_is_none_is_refused),
-        cmocka_unit_test(every_set_of_addresses_is_called_in_order),
-        cmocka_unit_test(a_family_that_this_host_has_not_is_called_last),
+        cmocka_unit_test(a_list_that_matches_nothing_is_answered_with_all_addresses),
+        cmocka_unit_test(an_invalid_list_is_refused),
+        cmocka_unit_test(every_set_of_addresses_is_dialled_in_order),
+        cmocka_unit_test(a_family_without_an_address_here_is_dialled_last),
         cmocka_unit_test(networks_end_at_any_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,11 @@
 /*
  * The ring under a memory model: byte_ring.c itself, between two threads that sleep when there is
- * nothing to do, as the shared-memory transport's do. Relacy tries the orders in which the threads
- * can go on, and for every load the values that C11 allows it to return, which processors with weak
- * ordering do return. It finds data that is read before it is there or overwritten before it is
- * read, and sleepers that nobody wakes.
+ * nothing to do, as those of the transport do. Relacy tries the orders of the threads' steps, and for
+ * every load all values that C11 allows, which processors with weak ordering can return. It finds
+ * data that is read before it is written or overwritten before it is read, and lost wake-ups.
  *
- * C++, because Relacy is. ACQUIRE, RELEASE and NO_FENCE weaken what the ring relies on, to see that
- * it is missed.
+ * In C++, because Relacy is. ACQUIRE, RELEASE and NO_FENCE weaken what the ring relies on, to check
+ * that the model finds the fault.
  */
 #include <relacy/relacy.hpp>
 

@@ -1,5 +1,4 @@
-/* The ring: every order in which its two ends can look, write and tell; two threads; and counts
- * that lie. */
+/* The ring: every order of the steps of its two sides, two threads, and wrong counts. */
 #include "worker/fabric/shm/byte_ring.h"
 
 #include <pthread.h>
@@ -13,7 +12,8 @@
 
 #include <cmocka.h>
 
-/* As the transport maps it: twice in a row. Here that is a copy, kept by whoever writes. */
+/* The transport maps the ring twice. Here the second mapping is a copy, which the writer updates.
+ */
 enum { RING_BYTES = 64, MESSAGES = 200000 };
 
 struct both {
@@ -29,7 +29,7 @@ static void init(struct both *both)
     muster_ring_init(&both->reader, &both->read, &both->written, both->data, RING_BYTES);
 }
 
-/* Writes so many bytes of a sequence that goes on, if they fit. */
+/* Writes the next bytes of a sequence, if they fit. */
 static bool write_some(struct both *both, size_t size, unsigned char *next)
 {
     size_t room;
@@ -49,7 +49,7 @@ static bool write_some(struct both *both, size_t size, unsigned char *next)
     return true;
 }
 
-/* Reads at most so many; returns how many. */
+/* Reads at most so many bytes; returns their number. */
 static size_t read_some(struct both *both, size_t most, unsigned char *next)
 {
     size_t there = muster_ring_available(&both->reader);
@@ -65,7 +65,8 @@ static size_t read_some(struct both *both, size_t most, unsigned char *next)
     return size;
 }
 
-/* One end's calls in each order with the other's, for sizes that fill it, fit exactly or wrap. */
+/* The steps of one side in each order with those of the other, for sizes that fill the ring, fit
+ * exactly, or wrap. */
 static void test_all_orders_of_twelve_calls_deliver_what_was_written(void **state)
 {
     (void)state;
@@ -83,7 +84,7 @@ static void test_all_orders_of_twelve_calls_deliver_what_was_written(void **stat
                     assert_int_equal(write_some(&both, sizes[s], &out), fits);
                     there += fits ? sizes[s] : 0;
                 } else {
-                    /* What the reader does not see yet it sees at its next look. */
+                    /* The reader sees the rest when it loads the count again. */
                     there -= read_some(&both, RING_BYTES, &in);
                 }
             }
@@ -95,9 +96,9 @@ static void test_all_orders_of_twelve_calls_deliver_what_was_written(void **stat
     }
 }
 
-/* What one end sees of the other's count may be old. With every age of both counts nothing is
- * overwritten that was not read, and nothing is read that was not written. */
-static void test_counts_seen_late_are_only_careful(void **state)
+/* The other side's count may be stale when it is used. With every age of both counts, no byte is
+ * overwritten before it was read, or read before it was written. */
+static void test_stale_counts_lose_and_repeat_nothing(void **state)
 {
     (void)state;
     for (uint64_t written = 0; written <= RING_BYTES; written++) {
@@ -134,7 +135,7 @@ static void *write_all(void *argument)
     return NULL;
 }
 
-static void test_two_threads_need_nothing_else(void **state)
+static void test_two_threads_need_no_lock(void **state)
 {
     (void)state;
     struct both both;
@@ -159,7 +160,7 @@ static void test_two_threads_need_nothing_else(void **state)
     assert_int_equal(muster_ring_available(&both.reader), 0);
 }
 
-static void test_counts_that_cannot_be_are_noticed(void **state)
+static void test_impossible_counts_are_detected(void **state)
 {
     (void)state;
     unsigned seed = (unsigned)time(NULL);
@@ -189,9 +190,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_orders_of_twelve_calls_deliver_what_was_written),
-        cmocka_unit_test(test_counts_seen_late_are_only_careful),
-        cmocka_unit_test(test_two_threads_need_nothing_else),
-        cmocka_unit_test(test_counts_that_cannot_be_are_noticed),
+        cmocka_unit_test(test_stale_counts_lose_and_repeat_nothing),
+        cmocka_unit_test(test_two_threads_need_no_lock),
+        cmocka_unit_test(test_impossible_counts_are_detected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* What others write into shared memory and say over its sockets, by seed: it never does more than
- * lose the link, and strangers are turned away and counted. */
+/* Random and mutated bytes in shared memory and on its sockets, from a seed: at most the link is
+ * lost, and connections that are no member's are rejected and counted. */
 #include "tests/conformance/rig.h"
 #include "worker/base/cleanup.h"
 #include "worker/fabric/shm/shm.h"
@@ -21,7 +21,7 @@ enum { LIVES = 80, WRITES = 30, LARGE_BYTES = 100000 };
 static const struct rig_transport memory_only = {.name = "shared memory", .transports = "shm"};
 static unsigned seed;
 
-/* A member that the test plays itself. */
+/* A member that the test simulates. */
 struct pretender {
     int socket, memory_fd;
     unsigned char *memory; /* as the dialler's side, each ring once */
@@ -67,7 +67,7 @@ static uint64_t await_answer(struct rig *rig, int fd, struct shm_packet *ret_ans
     return 0;
 }
 
-/* Calls rank 0 in the name of rank 1; its memory has the nonce, or another one. */
+/* Dials rank 0 as rank 1. Its memory has the nonce of the hello, or another one. */
 static struct pretender pretend(struct rig *rig, const char *token, bool honest,
                                 uint64_t *ret_verdict)
 {
@@ -122,7 +122,7 @@ static struct muster_frame random_frame(const struct rig *rig)
     return frame;
 }
 
-/* Appends it to the ring. */
+/* Appends the frame to the ring. */
 static void write_frame(const struct pretender *pretender, const unsigned char *bytes, size_t size)
 {
     struct shm_memory *memory = (struct shm_memory *)pretender->memory;
@@ -135,8 +135,7 @@ static void write_frame(const struct pretender *pretender, const unsigned char *
     atomic_store(&memory->sides[0].written.bytes, written);
 }
 
-/* Frames one after the other, as a member would write them, but what they say is by chance; now and
- * then a count or a byte that lies. */
+/* Valid frames with random fields, and sometimes a wrong count or byte. */
 static void write_randomly(const struct rig *rig, const struct pretender *pretender)
 {
     struct shm_memory *memory = (struct shm_memory *)pretender->memory;
@@ -169,15 +168,15 @@ static void say_randomly(const struct pretender *pretender)
     (void)muster_shm_packet_send(pretender->socket, &packet, has_fd ? pretender->memory_fd : -1);
 }
 
-static void post_some(struct rig *rig, struct rig_counter *tally, struct muster_transfer *transfers,
-                      unsigned char *data)
+static void post_some(struct rig *rig, struct rig_counter *counter,
+                      struct muster_transfer *transfers, unsigned char *data)
 {
     for (uint32_t i = 0; i < 6; i++) {
         uint64_t size = i % 2 == 0 ? below(3000) : LARGE_BYTES;
         unsigned char *at = data + (size_t)i * LARGE_BYTES;
         transfers[i] = i < 4 ? rig_receive(rig, 1, 1, at, size) : rig_send(rig, 1, 1, at, size);
         transfers[i].key.ordinal = i % 4;
-        rig_post(rig, 0, tally, &transfers[i]);
+        rig_post(rig, 0, counter, &transfers[i]);
     }
 }
 
@@ -196,11 +195,11 @@ static struct pretender join(struct rig *rig)
 static void live(unsigned char *data)
 {
     struct rig rig;
-    struct rig_counter tally = {.left = 6};
+    struct rig_counter counter = {.left = 6};
     struct muster_transfer transfers[6];
     rig_init(&rig, &memory_only, 2);
     struct pretender pretender = join(&rig);
-    post_some(&rig, &tally, transfers, data);
+    post_some(&rig, &counter, transfers, data);
     for (uint32_t i = below(WRITES); i > 0; i--) {
         write_randomly(&rig, &pretender);
         if (below(8) == 0) {
@@ -214,7 +213,7 @@ static void live(unsigned char *data)
     rig_finish(&rig);
 }
 
-static void test_nothing_that_a_member_writes_does_more_than_lose_its_link(void **state)
+static void test_whatever_a_member_writes_at_most_its_link_is_lost(void **state)
 {
     (void)state;
     unsigned char *data = calloc(6, LARGE_BYTES);
@@ -224,17 +223,17 @@ static void test_nothing_that_a_member_writes_does_more_than_lose_its_link(void 
     free(data);
 }
 
-/* It is asked for the message instead, and nothing behind the offer is read. */
-static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void **state)
+/* The receiver grants the message, and does not read memory by the offer. */
+static void test_an_invalid_offer_is_granted_instead(void **state)
 {
     (void)state;
     static unsigned char data[LARGE_BYTES];
     struct rig rig;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     rig_init(&rig, &memory_only, 2);
     struct pretender pretender = join(&rig);
     struct muster_transfer receive = rig_receive(&rig, 1, 1, data, LARGE_BYTES);
-    rig_post(&rig, 0, &tally, &receive);
+    rig_post(&rig, 0, &counter, &receive);
     rig_progress(&rig, 0, 1);
     const struct shm_memory *memory = (const struct shm_memory *)pretender.memory;
     uint64_t said = atomic_load(&memory->sides[1].written.bytes);
@@ -263,7 +262,7 @@ static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void 
     rig_finish(&rig);
 }
 
-/* Strangers ---------------------------------------------------------------------------------- */
+/* No members --------------------------------------------------------------------------------- */
 
 static void expect_refused(struct rig *rig, uint64_t count)
 {
@@ -275,7 +274,7 @@ static void expect_refused(struct rig *rig, uint64_t count)
     assert_int_equal(muster_fabric_figures(rig->fabrics[0]).connections_rejected, count);
 }
 
-static void test_strangers_are_turned_away_and_counted(void **state)
+static void test_connections_that_are_no_members_are_rejected_and_counted(void **state)
 {
     (void)state;
     struct rig rig;
@@ -300,7 +299,7 @@ static void test_strangers_are_turned_away_and_counted(void **state)
     rig_finish(&rig);
 }
 
-static void test_a_member_that_does_not_share_the_memory_it_says_is_refused(void **state)
+static void test_a_member_without_the_memory_of_its_hello_is_refused(void **state)
 {
     (void)state;
     struct rig rig;
@@ -312,23 +311,23 @@ static void test_a_member_that_does_not_share_the_memory_it_says_is_refused(void
     rig_finish(&rig);
 }
 
-/* Rank 0 can reach rank 1 by no transport in that generation. */
-static void expect_nobody_there(struct rig *rig)
+/* A generation in which rank 0 can reach rank 1 by no transport. */
+static void expect_unreachable(struct rig *rig)
 {
     const struct muster_peer there = rig->peers[1];
     unsigned char byte = 0;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     (void)snprintf(rig->peers[1].addresses[0], MUSTER_ADDRESS_SIZE, "shm://0-1/1/nobody");
     (void)snprintf(rig->peers[1].addresses[1], MUSTER_ADDRESS_SIZE, "tcp://127.0.0.1:1");
     rig_begin(rig);
     struct muster_transfer send = rig_send(rig, 1, 1, &byte, 1);
-    rig_post(rig, 0, &tally, &send);
-    assert_int_equal(rig_wait(rig, 0, &tally), MUSTER_REJOIN);
+    rig_post(rig, 0, &counter, &send);
+    assert_int_equal(rig_wait(rig, 0, &counter), MUSTER_REJOIN);
     rig->peers[1] = there;
     rig_begin(rig);
 }
 
-static void test_who_is_called_goes_on_to_tcp_also_after_it_has_called_in_vain(void **state)
+static void test_a_member_falls_back_to_tcp_after_its_own_dials_failed(void **state)
 {
     (void)state;
     static const struct rig_transport both = {.name = "shared memory, then tcp",
@@ -336,7 +335,7 @@ static void test_who_is_called_goes_on_to_tcp_also_after_it_has_called_in_vain(v
     struct rig rig;
     uint64_t verdict = 0;
     rig_init(&rig, &both, 2);
-    expect_nobody_there(&rig);
+    expect_unreachable(&rig);
     struct pretender liar = pretend(&rig, "a token that both ends have", false, &verdict);
     assert_int_equal(verdict, MUSTER_REFUSED_MEMORY);
     rig_run(&rig, rig_exchange, NULL);
@@ -349,11 +348,11 @@ int main(void)
     muster_random_bytes(&seed, sizeof seed);
     print_message("seed %u\n", seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_that_a_member_writes_does_more_than_lose_its_link),
-        cmocka_unit_test(test_an_offer_that_does_not_say_where_the_data_is_is_not_taken),
-        cmocka_unit_test(test_strangers_are_turned_away_and_counted),
-        cmocka_unit_test(test_a_member_that_does_not_share_the_memory_it_says_is_refused),
-        cmocka_unit_test(test_who_is_called_goes_on_to_tcp_also_after_it_has_called_in_vain),
+        cmocka_unit_test(test_whatever_a_member_writes_at_most_its_link_is_lost),
+        cmocka_unit_test(test_an_invalid_offer_is_granted_instead),
+        cmocka_unit_test(test_connections_that_are_no_members_are_rejected_and_counted),
+        cmocka_unit_test(test_a_member_without_the_memory_of_its_hello_is_refused),
+        cmocka_unit_test(test_a_member_falls_back_to_tcp_after_its_own_dials_failed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Large messages that the receiver takes out of the sender's memory: they arrive, they are never
- * torn, and where they cannot be read they are sent. */
+/* Rendezvous by get: large messages arrive, are never torn, and go through the ring if their memory
+ * cannot be read. */
 #include "tests/conformance/rig.h"
 #include "worker/base/cleanup.h"
 #include "worker/fabric/shm/shm.h"
@@ -17,7 +17,7 @@ enum { LARGE_BYTES = 1024 * 1024 + 4, ROUNDS = 6 };
 
 static const struct rig_transport memory = {.name = "shared memory", .transports = "shm"};
 
-/* The end of rank 0's link to rank 1, for looking at it while nobody waits. */
+/* The end of a rank's link, to be read while no thread drives progress. */
 static struct shm_link *end_of(const struct rig *rig, uint32_t rank)
 {
     return rig->fabrics[rank]->links[1 - rank]->end;
@@ -26,7 +26,7 @@ static struct shm_link *end_of(const struct rig *rig, uint32_t rank)
 struct buffers {
     bool allocated; /* by muster_alloc() */
     bool consume;
-    bool unreadable; /* the peer's process, as in another name space */
+    bool unreadable; /* the peer's process: as if it were in another PID name space */
 };
 
 static void add_up(struct muster_transfer *transfer, uint64_t offset_bytes, const void *data,
@@ -57,7 +57,7 @@ static void put(const struct buffers *buffers, void *memory_of)
 static char *exchange_once(struct rig *rig, uint32_t rank, const struct buffers *buffers,
                            uint64_t sequence, void *out, void *in)
 {
-    struct rig_counter tally = {.left = 2};
+    struct rig_counter counter = {.left = 2};
     rig_fill(out, LARGE_BYTES, sequence + rank);
     memset(in, 0, LARGE_BYTES);
     struct muster_transfer send = rig_send(rig, 1 - rank, sequence, out, LARGE_BYTES);
@@ -65,12 +65,12 @@ static char *exchange_once(struct rig *rig, uint32_t rank, const struct buffers 
     receive.element_size_bytes = 4;
     send.element_size_bytes = 4;
     receive.consume = buffers->consume ? add_up : NULL;
-    rig_post(rig, rank, &tally, &send);
-    rig_post(rig, rank, &tally, &receive);
-    muster_status status = rig_wait(rig, rank, &tally);
+    rig_post(rig, rank, &counter, &send);
+    rig_post(rig, rank, &counter, &receive);
+    muster_status status = rig_wait(rig, rank, &counter);
     muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, sequence);
     if (status != MUSTER_OK) {
-        return rig_error("%s", tally.reason);
+        return rig_error("%s", counter.reason);
     }
     RIG_EXPECT(rig_filled(in, LARGE_BYTES, sequence + 1 - rank));
     return NULL;
@@ -132,7 +132,7 @@ static void test_where_reading_is_forbidden_messages_go_through_the_ring(void **
 
 /* Withdrawing ---------------------------------------------------------------------------------- */
 
-/* What the receiver's consume function takes back from the sender. */
+/* The message that the receiver's consume function withdraws at the sender. */
 struct torn {
     struct rig *rig;
     char *data;
@@ -150,10 +150,10 @@ static void withdraw_in_the_middle(struct muster_transfer *transfer, uint64_t of
     }
     torn->withdrawn = true;
     muster_fabric_withdraw(torn->rig->fabrics[0], torn->rig->generation, 0, 1);
-    munmap(torn->data, LARGE_BYTES); /* whoever still reads it must bear that */
+    munmap(torn->data, LARGE_BYTES); /* a get that still reads it must survive that */
 }
 
-static void test_what_is_withdrawn_while_it_is_read_is_not_delivered(void **state)
+static void test_a_message_withdrawn_while_it_is_read_is_not_delivered(void **state)
 {
     (void)state;
     struct rig rig;
@@ -174,7 +174,7 @@ static void test_what_is_withdrawn_while_it_is_read_is_not_delivered(void **stat
         rig_progress(&rig, 1, 1);
     }
     assert_true(torn.withdrawn);
-    rig_progress(&rig, 1, 20); /* it must not be delivered, however long one waits */
+    rig_progress(&rig, 1, 20); /* it must not be delivered later either */
     assert_int_equal(received.left, 1);
     assert_int_equal(sent.left, 1);
     muster_fabric_withdraw(rig.fabrics[1], rig.generation, 0, 1);
@@ -188,7 +188,7 @@ int main(void)
         cmocka_unit_test(test_messages_are_read_out_of_any_memory),
         cmocka_unit_test(test_messages_are_read_out_of_allocated_memory),
         cmocka_unit_test(test_where_reading_is_forbidden_messages_go_through_the_ring),
-        cmocka_unit_test(test_what_is_withdrawn_while_it_is_read_is_not_delivered),
+        cmocka_unit_test(test_a_message_withdrawn_while_it_is_read_is_not_delivered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* What proves that two members share memory, what happens when the proof fails, and descriptors. */
+/* How two members prove that they share memory, what follows if the proof fails, and descriptors.
+ */
 #include "tests/conformance/rig.h"
 #include "worker/base/cleanup.h"
 #include "worker/fabric/shm/shm.h"
@@ -50,7 +51,7 @@ static void test_members_of_a_host_share_memory_before_tcp(void **state)
     rig_finish(&rig);
 }
 
-/* Changes the published shm address of rank 1 by the function, and begins with that. */
+/* Begins a generation with a changed shm address of rank 1. */
 static void expect_tcp_after(void (*change)(struct shm_address *address))
 {
     struct rig rig;
@@ -78,7 +79,7 @@ static void change_network(struct shm_address *address)
 
 static void change_name(struct shm_address *address)
 {
-    address->name[7] = 'z'; /* a UUID has none */
+    address->name[7] = 'z'; /* not in a UUID */
 }
 
 static void test_other_boots_networks_and_names_fall_back_to_tcp(void **state)
@@ -89,7 +90,7 @@ static void test_other_boots_networks_and_names_fall_back_to_tcp(void **state)
     expect_tcp_after(change_name);
 }
 
-static void test_one_that_cannot_be_called_by_memory_agrees_on_tcp(void **state)
+static void test_a_member_that_cannot_be_reached_by_memory_agrees_on_tcp(void **state)
 {
     (void)state;
     struct rig rig;
@@ -111,7 +112,7 @@ static void test_one_that_cannot_be_called_by_memory_agrees_on_tcp(void **state)
     rig_finish(&rig);
 }
 
-static void test_what_is_no_address_is_refused(void **state)
+static void test_invalid_addresses_are_refused(void **state)
 {
     (void)state;
     struct shm_address address;
@@ -158,7 +159,7 @@ static char *pass_memory(struct rig *rig, uint32_t rank, void *user)
     return NULL;
 }
 
-static void test_a_descriptor_is_handed_over(void **state)
+static void test_a_descriptor_is_sent(void **state)
 {
     (void)state;
     struct rig rig;
@@ -169,7 +170,7 @@ static void test_a_descriptor_is_handed_over(void **state)
     rig_finish(&rig);
 }
 
-static void test_a_descriptor_that_nobody_gives_ends_at_the_deadline(void **state)
+static void test_waiting_for_a_descriptor_ends_at_the_deadline(void **state)
 {
     (void)state;
     struct rig rig;
@@ -187,7 +188,7 @@ static void test_a_descriptor_that_nobody_gives_ends_at_the_deadline(void **stat
     rig_finish(&rig);
 }
 
-static void test_no_descriptor_goes_over_tcp(void **state)
+static void test_descriptors_are_not_sent_over_tcp(void **state)
 {
     (void)state;
     static const struct rig_transport tcp = {.name = "tcp", .transports = "tcp"};
@@ -215,11 +216,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_members_of_a_host_share_memory_before_tcp),
         cmocka_unit_test(test_other_boots_networks_and_names_fall_back_to_tcp),
-        cmocka_unit_test(test_one_that_cannot_be_called_by_memory_agrees_on_tcp),
-        cmocka_unit_test(test_what_is_no_address_is_refused),
-        cmocka_unit_test(test_a_descriptor_is_handed_over),
-        cmocka_unit_test(test_a_descriptor_that_nobody_gives_ends_at_the_deadline),
-        cmocka_unit_test(test_no_descriptor_goes_over_tcp),
+        cmocka_unit_test(test_a_member_that_cannot_be_reached_by_memory_agrees_on_tcp),
+        cmocka_unit_test(test_invalid_addresses_are_refused),
+        cmocka_unit_test(test_a_descriptor_is_sent),
+        cmocka_unit_test(test_waiting_for_a_descriptor_ends_at_the_deadline),
+        cmocka_unit_test(test_descriptors_are_not_sent_over_tcp),
         cmocka_unit_test(test_memory_that_can_shrink_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

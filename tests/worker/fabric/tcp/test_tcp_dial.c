@@ -205,18 +205,18 @@ static void an_address_of_another_job_is_skipped(void **state)
 static char *expect_lost(struct rig *rig, uint32_t rank, void *user)
 {
     char byte = 0;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer send = rig_send(rig, 1 - rank, 1, &byte, 1);
     (void)user;
     if (rank == 1) {
         return NULL;
     }
-    rig_post(rig, rank, &tally, &send);
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_REJOIN);
+    rig_post(rig, rank, &counter, &send);
+    RIG_EXPECT(rig_wait(rig, rank, &counter) == MUSTER_REJOIN);
     for (uint32_t i = 0; i < rig->peers[1].address_count; i++) {
-        RIG_EXPECT(strstr(tally.reason, rig->peers[1].addresses[i]) != NULL);
+        RIG_EXPECT(strstr(counter.reason, rig->peers[1].addresses[i]) != NULL);
     }
-    RIG_EXPECT(strstr(tally.reason, "Connection refused") != NULL);
+    RIG_EXPECT(strstr(counter.reason, "Connection refused") != NULL);
     return NULL;
 }
 
@@ -240,14 +240,14 @@ static char *expect_exhausted(struct rig *rig, uint32_t rank, void *user)
 {
     char byte = 0;
     char reason[MUSTER_REASON_SIZE] = "";
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer send = rig_send(rig, 1 - rank, 1, &byte, 1);
     (void)user;
     if (rank == 1) {
         return NULL;
     }
-    rig_post(rig, rank, &tally, &send);
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_REJOIN);
+    rig_post(rig, rank, &counter, &send);
+    RIG_EXPECT(rig_wait(rig, rank, &counter) == MUSTER_REJOIN);
     RIG_EXPECT(muster_fabric_out_of_descriptors(rig->fabrics[rank], rig->generation, reason));
     RIG_EXPECT(strstr(reason, "no descriptor left") != NULL);
     RIG_EXPECT(strstr(reason, rig->peers[1].addresses[0]) != NULL);

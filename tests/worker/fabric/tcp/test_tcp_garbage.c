@@ -141,7 +141,7 @@ static void garbage_from_a_member_only_loses_its_link(void **state)
         rig_init(&rig, &tcp, 2);
         int fd = become_member(&rig);
         unsigned char data[3][1000];
-        struct rig_counter tally = {.left = 3};
+        struct rig_counter counter = {.left = 3};
         struct muster_transfer receives[3];
         bool never = false;
         int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
@@ -154,12 +154,12 @@ static void garbage_from_a_member_only_loses_its_link(void **state)
         for (uint32_t k = 0; k < 3; k++) {
             receives[k] = rig_receive(&rig, 1, 1, data[k], (uint64_t)(rand_r(&seed) % 1000));
             receives[k].key.ordinal = k;
-            rig_post(&rig, 0, &tally, &receives[k]);
+            rig_post(&rig, 0, &counter, &receives[k]);
         }
         size_t size = fill_burst(burst);
         assert_int_equal(send(fd, burst, size, MSG_NOSIGNAL), size);
         (void)shutdown(fd, SHUT_WR);
-        muster_status status = rig_wait(&rig, 0, &tally);
+        muster_status status = rig_wait(&rig, 0, &counter);
         assert_true(status == MUSTER_REJOIN || status == MUSTER_INVALID || status == MUSTER_OK);
         muster_fabric_withdraw(rig.fabrics[0], rig.generation, 0, 1);
         close(fd);

@@ -299,7 +299,7 @@ static char *send_to_who_computes(struct rig *rig, uint32_t rank, void *user)
 {
     const struct timespec computes = {.tv_sec = 4};
     unsigned char *data = user;
-    struct rig_counter tally = {.left = MANY};
+    struct rig_counter counter = {.left = MANY};
     static struct muster_transfer transfers[2][MANY];
     char *error = rig_exchange_with(rig, rank, 1 - rank);
     if (error != NULL) {
@@ -312,9 +312,9 @@ static char *send_to_who_computes(struct rig *rig, uint32_t rank, void *user)
         struct muster_transfer *each = &transfers[rank][i];
         *each = rank == 0 ? rig_send(rig, 1, 2 + i, data, MANY_BYTES)
                           : rig_receive(rig, 0, 2 + i, data + MANY_BYTES, MANY_BYTES);
-        rig_post(rig, rank, &tally, each);
+        rig_post(rig, rank, &counter, each);
     }
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+    RIG_EXPECT(rig_wait(rig, rank, &counter) == MUSTER_OK);
     return NULL;
 }
 
@@ -334,15 +334,15 @@ static char *lose_the_other(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
     static char bytes[2][2];
-    struct rig_counter tally = {.left = 2};
+    struct rig_counter counter = {.left = 2};
     struct muster_transfer send = rig_send(rig, 1 - rank, 2, &bytes[rank][0], 1);
     struct muster_transfer receive = rig_receive(rig, 1 - rank, 2, &bytes[rank][1], 1);
-    rig_post(rig, rank, &tally, &send);
-    rig_post(rig, rank, &tally, &receive);
-    muster_status status = rig_wait(rig, rank, &tally);
+    rig_post(rig, rank, &counter, &send);
+    rig_post(rig, rank, &counter, &receive);
+    muster_status status = rig_wait(rig, rank, &counter);
     muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 2);
     RIG_EXPECT(status == MUSTER_REJOIN);
-    RIG_EXPECT(strstr(tally.reason, "Connection timed out") != NULL);
+    RIG_EXPECT(strstr(counter.reason, "Connection timed out") != NULL);
     return NULL;
 }
 

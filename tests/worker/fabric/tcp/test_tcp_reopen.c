@@ -25,7 +25,7 @@ struct peer {
     int listener;
     int fds[CONNECTIONS_MAX]; /* that rank 0 has dialled, in this order; -1: closed */
     struct muster_hello hellos[CONNECTIONS_MAX];
-    struct rig_counter tally; /* of what rank 0 sends */
+    struct rig_counter counter; /* of what rank 0 sends */
     struct muster_transfer send;
     unsigned char byte;
 };
@@ -93,9 +93,9 @@ static void open_link(struct peer *peer)
     peer->listener = listen_here(rig->peers[1].addresses[0]);
     rig->generation++;
     rig_begin_one(rig, 0);
-    peer->tally = (struct rig_counter){.left = 1};
+    peer->counter = (struct rig_counter){.left = 1};
     peer->send = rig_send(rig, 1, 1, &peer->byte, 1);
-    rig_post(rig, 0, &peer->tally, &peer->send);
+    rig_post(rig, 0, &peer->counter, &peer->send);
     for (uint32_t i = 0; i < peer->connections; i++) {
         peer->fds[i] = await_dial(peer, &peer->hellos[i]);
         assert_int_equal(peer->hellos[i].index, i);
@@ -191,7 +191,7 @@ static void a_successor_at_the_peers_address_gets_no_connection(void **state)
     const struct muster_fabric_figures figures = muster_fabric_figures(peer.rig.fabrics[0]);
     assert_int_equal(figures.connections_opened, 0);
     assert_int_equal(figures.links_lost, 0);
-    assert_int_equal(peer.tally.status, MUSTER_OK);
+    assert_int_equal(peer.counter.status, MUSTER_OK);
     finish_peer(&peer);
 }
 

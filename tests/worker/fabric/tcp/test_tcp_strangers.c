@@ -29,7 +29,7 @@ static void await_exhausted(struct rig *rig, bool wanted)
     }
     assert_int_equal(muster_fabric_out_of_descriptors(rig->fabrics[0], rig->generation, reason),
                      wanted);
-    assert_true(!wanted || strstr(reason, "no descriptor left for a peer's call") != NULL);
+    assert_true(!wanted || strstr(reason, "no descriptor left for a peer's connection") != NULL);
 }
 
 static void a_connection_for_which_there_is_no_descriptor_is_accepted_later(void **state)
@@ -100,9 +100,9 @@ static void an_address_of_another_host_is_invalid(void **state)
 static void wait_in_vain(struct rig *rig)
 {
     char byte = 0;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer hello = rig_send(rig, 0, 1, &byte, 1);
-    rig_post(rig, 0, &tally, &hello);
+    rig_post(rig, 0, &counter, &hello);
     rig_progress(rig, 0, RIG_TIMEOUT_MS);
 }
 

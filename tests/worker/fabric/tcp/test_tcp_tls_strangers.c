@@ -92,11 +92,11 @@ static void expect_refusal(const struct rig_transport *zero, const struct rig_tr
     rig.transport = one;
     rig_replace(&rig, 1);
     rig_begin(&rig);
-    struct rig_counter tally = rig_send_unexpected(&rig);
-    assert_int_equal(tally.status, MUSTER_REJOIN);
-    if (strstr(tally.reason, words) == NULL ||
-        strstr(tally.reason, "link to rank 0 (host host-0): ") == NULL) {
-        fail_msg("\"%s\" should say \"%s\"", tally.reason, words);
+    struct rig_counter counter = rig_send_unexpected(&rig);
+    assert_int_equal(counter.status, MUSTER_REJOIN);
+    if (strstr(counter.reason, words) == NULL ||
+        strstr(counter.reason, "link to rank 0 (host host-0): ") == NULL) {
+        fail_msg("\"%s\" should say \"%s\"", counter.reason, words);
     }
     int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (refused_by(&rig, 0) == 0 && muster_clock_ns() < deadline_ns) {
@@ -300,13 +300,13 @@ static void expect_loss(const char *certificate, const char *words)
     rig_begin(&rig);
     start_guest(&guest);
     char byte = 0;
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer send = rig_send(&rig, 1, 1, &byte, 1);
-    rig_post(&rig, 0, &tally, &send);
-    assert_int_equal(rig_wait(&rig, 0, &tally), MUSTER_REJOIN);
+    rig_post(&rig, 0, &counter, &send);
+    assert_int_equal(rig_wait(&rig, 0, &counter), MUSTER_REJOIN);
     end_guest(&guest);
-    if (strstr(tally.reason, words) == NULL) {
-        fail_msg("\"%s\" should say \"%s\"", tally.reason, words);
+    if (strstr(counter.reason, words) == NULL) {
+        fail_msg("\"%s\" should say \"%s\"", counter.reason, words);
     }
     rig_finish(&rig);
 }
@@ -438,7 +438,7 @@ static void expect_death(void (*talk)(struct guest *guest, SSL *ssl), unsigned s
     struct guest guest = {.certificate = "member", .talk = talk, .seed = seed};
     struct rig rig;
     char bytes[600];
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     rig_init(&rig, &with_tls, 2);
     guest.rig = &rig;
     guest.fd = connect_to(&rig);
@@ -449,12 +449,12 @@ static void expect_death(void (*talk)(struct guest *guest, SSL *ssl), unsigned s
         rig_progress(&rig, 0, 2);
     }
     struct muster_transfer never = rig_receive(&rig, 1, 1, bytes, sizeof bytes);
-    rig_post(&rig, 0, &tally, &never);
-    muster_status status = rig_wait(&rig, 0, &tally);
+    rig_post(&rig, 0, &counter, &never);
+    muster_status status = rig_wait(&rig, 0, &counter);
     if (words != NULL) {
         assert_int_equal(status, MUSTER_REJOIN);
-        if (strstr(tally.reason, words) == NULL) {
-            fail_msg("\"%s\" should say \"%s\"", tally.reason, words);
+        if (strstr(counter.reason, words) == NULL) {
+            fail_msg("\"%s\" should say \"%s\"", counter.reason, words);
         }
     } else {
         assert_true(status == MUSTER_REJOIN || status == MUSTER_INVALID);
@@ -496,10 +496,10 @@ enum { LARGE_BYTES = 64 * 1024 * 1024 };
 /* Rank 1 in another process, which sends a large message as long as it lives. */
 static void live_as_child(struct rig *rig, unsigned char *large)
 {
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer send = rig_send(rig, 0, 1, large, LARGE_BYTES);
-    rig_post(rig, 1, &tally, &send);
-    muster_status status = rig_wait(rig, 1, &tally);
+    rig_post(rig, 1, &counter, &send);
+    muster_status status = rig_wait(rig, 1, &counter);
     (void)status;
     _exit(0);
 }
@@ -528,12 +528,12 @@ static void a_member_killed_in_the_middle_of_a_message_is_lost(void **state)
         live_as_child(&rig, large);
     }
     assert_true(pid > 0);
-    struct rig_counter tally = {.left = 1};
+    struct rig_counter counter = {.left = 1};
     struct muster_transfer receive = rig_receive(&rig, 1, 1, &pid, LARGE_BYTES);
     receive.consume = kill_sender;
-    rig_post(&rig, 0, &tally, &receive);
-    assert_int_equal(rig_wait(&rig, 0, &tally), MUSTER_REJOIN);
-    assert_non_null(strstr(tally.reason, "link to rank 1 (host host-1): "));
+    rig_post(&rig, 0, &counter, &receive);
+    assert_int_equal(rig_wait(&rig, 0, &counter), MUSTER_REJOIN);
+    assert_non_null(strstr(counter.reason, "link to rank 1 (host host-1): "));
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     free(large);
     rig_finish(&rig);

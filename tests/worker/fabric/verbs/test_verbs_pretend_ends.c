@@ -117,7 +117,7 @@ static muster_status batch(struct round *round, uint32_t rank, uint64_t sequence
 {
     struct rig *rig = &round->rig;
     struct muster_transfer transfers[2 * MESSAGES];
-    struct rig_counter tally = {.left = 2 * MESSAGES};
+    struct rig_counter counter = {.left = 2 * MESSAGES};
     uint32_t peer = 1 - rank;
     for (uint32_t i = 0; i < MESSAGES; i++) {
         uint64_t size = size_of(&round->draw, rank, sequence, i);
@@ -129,11 +129,11 @@ static muster_status batch(struct round *round, uint32_t rank, uint64_t sequence
         transfers[2 * i + 1].key.ordinal = i;
     }
     for (uint32_t i = 0; i < 2 * MESSAGES; i++) {
-        rig_post(rig, rank, &tally, &transfers[i]);
+        rig_post(rig, rank, &counter, &transfers[i]);
     }
-    muster_status status = rig_wait(rig, rank, &tally);
+    muster_status status = rig_wait(rig, rank, &counter);
     (void)snprintf(round->reason[rank], MUSTER_ERROR_MAX, "%s",
-                   tally.finished ? tally.reason : muster_last_error());
+                   counter.finished ? counter.reason : muster_last_error());
     muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, sequence);
     for (uint32_t i = 0; i < MESSAGES && status == MUSTER_OK; i++) {
         *ret_wrong = *ret_wrong || !rig_filled(place_of(round, rank, false, i),

@@ -1,4 +1,4 @@
-/* When an end calls again for what its open link lacks. */
+/* When a member dials again for the missing paths of an open link. */
 #include "worker/base/clock.h"
 #include "worker/fabric/wire/dialler.h"
 
@@ -9,32 +9,31 @@
 
 #include <cmocka.h>
 
-enum { CALLS = 40, NS_PER_MS = 1000000 };
+enum { DIALS = 40, NS_PER_MS = 1000000 };
 
-/* The next call is due so many milliseconds after a time between these two. */
+/* The next dial is due so many milliseconds after a time between before_ns and now. */
 static void expect_due(const struct muster_dialler *dialler, int64_t before_ns, uint32_t after_ms)
 {
     int64_t due_ns = dialler->redial_ns - (int64_t)after_ms * NS_PER_MS;
     assert_in_range(due_ns, before_ns, muster_clock_ns());
 }
 
-static void calls_for_what_is_missing_become_rare_and_never_end(void **state)
+static void dials_for_missing_paths_become_rare_and_never_end(void **state)
 {
     (void)state;
     struct muster_dialler dialler = {.redial_ns = MUSTER_NEVER};
-    for (uint32_t i = 0; i < CALLS; i++) {
+    for (uint32_t i = 0; i < DIALS; i++) {
         int64_t before_ns = muster_clock_ns();
         muster_dialler_retry_path(&dialler);
         expect_due(&dialler, before_ns, 100U << (i < 13 ? i : 13));
         int64_t due_ns = dialler.redial_ns;
-        muster_dialler_retry_path(
-            &dialler); /* a second one that is missing waits for the same call */
+        muster_dialler_retry_path(&dialler); /* one dial serves all missing paths */
         assert_int_equal(dialler.redial_ns, due_ns);
-        dialler.redial_ns = MUSTER_NEVER; /* it has called */
+        dialler.redial_ns = MUSTER_NEVER; /* it has dialled */
     }
 }
 
-static void a_loss_is_called_for_soon(void **state)
+static void a_lost_path_is_dialled_soon(void **state)
 {
     (void)state;
     struct muster_dialler dialler = {.redial_ns = MUSTER_NEVER, .failed_path_dials = 13};
@@ -51,8 +50,8 @@ static void a_loss_is_called_for_soon(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_for_what_is_missing_become_rare_and_never_end),
-        cmocka_unit_test(a_loss_is_called_for_soon),
+        cmocka_unit_test(dials_for_missing_paths_become_rare_and_never_end),
+        cmocka_unit_test(a_lost_path_is_dialled_soon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
