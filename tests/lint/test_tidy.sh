@@ -1,27 +1,12 @@
 #!/usr/bin/env bash
-# clang-tidy over every file of ours, with the flags it is compiled with. A file whose text, headers
-# and configuration passed before is not looked at again (stamps in the build folder).
+# clang-tidy over every file of ours; tidy.py says how. MUSTER_DEEP makes it search without a limit of ours, and
+# MUSTER_TIDY_FILES names the files, if not all.
 set -eu
 cd "${MUSTER_SOURCE:-$(dirname "$0")/../..}"
 command -v clang-tidy >/dev/null || { echo "SKIP: clang-tidy is not installed"; exit 77; }
-build=${MUSTER_BIN%/bin}
+command -v python3 >/dev/null || { echo "SKIP: python3 is not installed"; exit 77; }
+build=${MUSTER_BIN:-build/release/bin}
+build=${build%/bin}
 [ -f "$build/compile_commands.json" ] || { echo "SKIP: no compile_commands.json"; exit 77; }
-stamps=$build/tidy-stamps
-mkdir -p "$stamps"
-common=$(cat .clang-tidy $(find worker collectives elastic rendezvous -name '*.h' | LC_ALL=C sort) | sha256sum)
-
-check_one() {
-    stamp=$stamps/$( (echo "$common" "$1"; cat "$1") | sha256sum | cut -c1-32)
-    [ -f "$stamp" ] && return 0
-    if clang-tidy --quiet -p "$build" --extra-arg=-Wno-unknown-warning-option "$1" 2>/dev/null >"$stamp.log"; then
-        touch "$stamp"
-        rm "$stamp.log"
-    else
-        cat "$stamp.log"
-        return 1
-    fi
-}
-export -f check_one
-export stamps common build
-find worker collectives elastic rendezvous -name '*.c' | LC_ALL=C sort |
-    xargs -P "$(nproc)" -I{} bash -c 'check_one {}'
+# shellcheck disable=SC2086
+exec python3 tests/lint/tidy.py "$build" ${MUSTER_DEEP:+--deep} ${MUSTER_TIDY_FILES:-}
