@@ -1,7 +1,7 @@
 /*
  * The paths of an open link, as a set: whether a peer's attempt is for one more of them, what is
  * counted and logged when one opens or is lost, and when a missing one is dialled again
- * (pending_connections.h has the back-off). Only the end that has dialled a link dials its paths.
+ * (dialler.h has the back-off). Only the end that has dialled a link dials its paths.
  *
  * Threads: the fabric's lock.
  */
