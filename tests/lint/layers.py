@@ -5,11 +5,12 @@ Run by test_layers.sh in the top folder; an argument names a build folder, whose
 show which file calls which.
 """
 import collections
-import glob
 import os
 import re
-import subprocess
 import sys
+
+sys.dont_write_bytecode = True  # the source folder stays clean
+import objects  # noqa: E402
 
 CORE = "worker/muster.h worker/base/status.h worker/base/cleanup.h"
 FLOOR = "worker/muster.h worker/base/ worker/trace/ worker/memory/"
@@ -111,23 +112,9 @@ def check_includes(path, text):
 
 def calls_of(build):
     """Source file -> source files that define what it uses, read from the object files of a build."""
-    defines, uses = {}, collections.defaultdict(set)
-    for item in glob.glob(f"{build}/**/*.o", recursive=True):
-        found = re.search(r"CMakeFiles/[^/]+\.dir/(.*)\.c\.o$", item)
-        if not found:
-            continue
-        folder = os.path.relpath(item[: item.index("CMakeFiles/")], build)
-        unit = os.path.normpath(os.path.join(folder, found.group(1) + ".c"))
-        if not os.path.exists(unit) or unit.startswith("tests/"):
-            continue
-        listing = subprocess.run(["nm", "-g", item], capture_output=True, text=True, check=False).stdout
-        for line in listing.splitlines():
-            fields = line.split()
-            if fields[-2] == "U":
-                uses[unit].add(fields[-1])
-            elif fields[-1] != "main":
-                defines[fields[-1]] = unit
-    return {unit: {defines[name] for name in names if name in defines} for unit, names in uses.items()}
+    found = [item for item in objects.read(build).values() if not item.source.startswith("tests/")]
+    defines = {name: item.source for item in found for name in item.defines - {"main"}}
+    return {item.source: {defines[name] for name in item.uses if name in defines} for item in found}
 
 
 def circles(arrows):

@@ -61,7 +61,7 @@ def read(path):
 
 def stamp_of(path, flags, headers, common, known={}):
     if headers is None:
-        headers = subprocess.run(["git", "ls-files", "*.h"], capture_output=True, text=True, check=False).stdout.split()
+        headers = [header for top in TOPS for header in glob.glob(f"{top}/**/*.h", recursive=True)]
     digest = hashlib.sha256(common + flags.encode() + path.encode() + read(path))
     for header in sorted(headers):
         if header not in known:
@@ -87,7 +87,8 @@ def main():
     build, *wanted = [word for word in words if word != "--deep"]
     arguments = ["--extra-arg=-Wno-unknown-warning-option"]
     if not deep:
-        arguments += [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", f"max-nodes={NODES}")]
+        words = ("-Xclang", "-analyzer-config", "-Xclang", f"max-nodes={NODES}")
+        arguments += [f"--extra-arg={word}" for word in words]
     units = units_of(build)
     ours = sorted(path for top in TOPS for path in glob.glob(f"{top}/**/*.c", recursive=True))
     paths = [path for path in ours if not wanted or path in wanted]
@@ -95,8 +96,10 @@ def main():
     os.makedirs(f"{build}/tidy-stamps", exist_ok=True)
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        runs = [pool.submit(check, build, path, arguments, f"{build}/tidy-stamps/{stamp_of(path, *units.get(path, ('', None)), common)}")
-                for path in paths]
+        runs = []
+        for path in paths:
+            stamp = stamp_of(path, *units.get(path, ("", None)), common)
+            runs.append(pool.submit(check, build, path, arguments, f"{build}/tidy-stamps/{stamp}"))
         for run in concurrent.futures.as_completed(runs):
             passed, text = run.result()
             failed += not passed

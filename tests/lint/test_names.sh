@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Names of headers have one meaning, and files have different names.
+set -eu
+cd "${MUSTER_SOURCE:-$(dirname "$0")/../..}"
+command -v python3 >/dev/null || { echo "SKIP: python3 is not installed"; exit 77; }
+exec python3 tests/lint/names.py
