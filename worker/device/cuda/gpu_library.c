@@ -74,5 +74,7 @@ const struct muster_cuda *muster_gpu_library(void)
     }
     unsigned long long load_count = 0;
     (void)dl_iterate_phdr(read_load_count, &load_count);
-    return atomic_load(&library.searched) == load_count + 1 ? NULL : search(load_count);
+    /* Found is read again: another thread may have found the library in the meantime. */
+    return atomic_load(&library.searched) == load_count + 1 ? atomic_load(&library.found)
+                                                            : search(load_count);
 }

@@ -7,13 +7,60 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-enum { SIZE = 3 * 4096, COPY = 5000, AT = 100 };
+enum { SIZE = 3 * 4096, COPY = 5000, AT = 100, FIRST_CALLS = 60, THREADS = 3 };
 
 static const struct gpu_pretend *gpu;
+
+/* What threads share that use memory of a GPU first, all at once. */
+struct first_call {
+    char *of_gpu;
+    pthread_barrier_t barrier;
+};
+
+static void *find_first(void *user)
+{
+    struct first_call *call = user;
+    struct muster_gpu_memory memory;
+    (void)pthread_barrier_wait(&call->barrier);
+    return muster_gpu_find(call->of_gpu, &memory) ? call : NULL;
+}
+
+/* A process of its own each time, since libcuda is searched for once only. */
+static int find_in_new_process(void)
+{
+    struct first_call call = {.of_gpu = gpu_pretend_load(false)->allocate(SIZE, 0)};
+    pthread_t threads[THREADS];
+    int missed = 0;
+    (void)pthread_barrier_init(&call.barrier, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        missed += pthread_create(&threads[i], NULL, find_first, &call) != 0;
+    }
+    for (int i = 0; i < THREADS && missed == 0; i++) {
+        void *found = NULL;
+        missed += pthread_join(threads[i], &found) != 0 || found == NULL;
+    }
+    return missed;
+}
+
+static void test_threads_that_find_the_first_memory_at_once_all_find_it(void **state)
+{
+    (void)state;
+    for (int i = 0; i < FIRST_CALLS; i++) {
+        int ended = -1;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            _exit(find_in_new_process());
+        }
+        assert_int_equal(waitpid(child, &ended, 0), child);
+        assert_int_equal(ended, 0);
+    }
+}
 
 static void test_there_is_none_before_libcuda_is_loaded_and_some_after(void **state)
 {
@@ -143,6 +190,7 @@ static void test_pages_are_exported_or_the_text_says_why_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads_that_find_the_first_memory_at_once_all_find_it),
         cmocka_unit_test(test_there_is_none_before_libcuda_is_loaded_and_some_after),
         cmocka_unit_test(test_an_allocation_is_found_by_any_address_in_it),
         cmocka_unit_test(test_memory_that_the_cpu_may_touch_is_memory_of_the_host),
