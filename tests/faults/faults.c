@@ -1,3 +1,5 @@
+/* Random faults: draws jobs, calls and faults from a seed, injects each fault in the middle of a
+ * call, and checks what every member returns. The transports' programs call faults_main(). */
 #include "tests/faults/faults.h"
 #include "tests/support/pattern.h"
 #include "tests/support/schedules.h"

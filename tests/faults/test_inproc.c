@@ -1,3 +1,4 @@
+/* Random faults where the members are threads and the links are inproc. */
 #include "tests/faults/faults.h"
 
 int main(void)
