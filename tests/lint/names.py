@@ -6,9 +6,6 @@ import os
 import re
 import sys
 
-sys.dont_write_bytecode = True  # the source folder stays clean
-from known import report  # noqa: E402
-
 TOPS = ("collectives", "elastic", "rendezvous", "worker")
 # How uthash is to fail is said before each inclusion of it.
 REPEATED = re.compile(r"HASH_NONFATAL_OOM$")
@@ -44,14 +41,13 @@ def main():
             places[name].append(f"{path} ({kind})")
         if path.endswith(".h"):
             public |= {name for _, name in found}
-    twice = {name: f"{name} is defined in {' and '.join(places[name])}" for name in public
-             if len(places[name]) > 1 and not REPEATED.match(name)}
+    wrong = [f"{name} is defined in {' and '.join(places[name])}" for name in sorted(public)
+             if len(places[name]) > 1 and not REPEATED.match(name)]
     by_name = collections.defaultdict(list)
     for path in files:
         by_name[os.path.basename(path)].append(path)
-    twice |= {name: f"file names must differ: {' and '.join(paths)}" for name, paths in by_name.items()
-              if len(paths) > 1}
-    wrong = report("twice", twice)
+    wrong += [f"file names must differ: {' and '.join(paths)}" for _, paths in sorted(by_name.items())
+              if len(paths) > 1]
     if len(public) < 500:
         wrong.append(f"only {len(public)} names were seen: is this the source tree?")
     print("\n".join(wrong) if wrong else f"{len(public)} names of headers were checked")

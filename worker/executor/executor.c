@@ -86,7 +86,7 @@ static void add_span(const struct muster_operation *operation, const struct must
                                            .context = operation->launch->context});
 }
 
-static muster_status run_local_steps(struct muster_lane *lane)
+static muster_status run_local_steps(struct muster_lane_state *lane)
 {
     const struct muster_operation *operation = lane->operation;
     for (size_t i = lane->start; i < lane->next; i++) {
@@ -103,7 +103,7 @@ static muster_status run_local_steps(struct muster_lane *lane)
 static void consume_and_reduce(struct muster_transfer *transfer, uint64_t offset_bytes,
                                const void *data, size_t size_bytes)
 {
-    const struct muster_message *message = transfer->owner;
+    const struct muster_step_message *message = transfer->owner;
     const struct muster_operation *operation = message->lane->operation;
     const struct muster_step *step = message->step;
     char *target = address_of(operation, step->target, step->at) + offset_bytes;
@@ -116,7 +116,7 @@ static void consume_and_reduce(struct muster_transfer *transfer, uint64_t offset
 
 static void when_done(struct muster_transfer *transfer);
 
-static void prepare_message(struct muster_message *message)
+static void prepare_message(struct muster_step_message *message)
 {
     const struct muster_operation *operation = message->lane->operation;
     const struct muster_launch *launch = operation->launch;
@@ -146,7 +146,7 @@ static void prepare_message(struct muster_message *message)
 }
 
 /* Moves the window to the next round. True: the round has local steps. */
-static bool enter_next_round(struct muster_lane *lane)
+static bool enter_next_round(struct muster_lane_state *lane)
 {
     const struct muster_step *steps = lane->operation->schedule.steps;
     bool has_local = false;
@@ -159,7 +159,7 @@ static bool enter_next_round(struct muster_lane *lane)
     return has_local;
 }
 
-static muster_status post_message(struct muster_message *message, uint8_t turn)
+static muster_status post_message(struct muster_step_message *message, uint8_t turn)
 {
     prepare_message(message);
     message->turn = turn;
@@ -167,9 +167,9 @@ static muster_status post_message(struct muster_message *message, uint8_t turn)
     return muster_fabric_post_locked(message->lane->operation->fabric, &message->transfer);
 }
 
-static muster_status post_round(struct muster_lane *lane)
+static muster_status post_round(struct muster_lane_state *lane)
 {
-    struct muster_message *messages = lane->operation->messages;
+    struct muster_step_message *messages = lane->operation->messages;
     uint8_t next_turn = lane->turn ^ 1;
     atomic_store(&lane->waiting[next_turn], 1);
     for (size_t i = lane->start; i < lane->next; i++) {
@@ -187,14 +187,14 @@ static muster_status post_round(struct muster_lane *lane)
 }
 
 /* Returns one unit of the round's count. True: it was the last one, so the round is over. */
-static bool return_unit(struct muster_lane *lane, uint8_t turn)
+static bool return_unit(struct muster_lane_state *lane, uint8_t turn)
 {
     return atomic_fetch_sub(&lane->waiting[turn], 1) == 1;
 }
 
 /* Starts the next round, and further ones as long as each is over at once. Under the fabric's lock.
  */
-static muster_status start_rounds(struct muster_lane *lane)
+static muster_status start_rounds(struct muster_lane_state *lane)
 {
     struct muster_operation *operation = lane->operation;
     do {
@@ -228,8 +228,8 @@ static void fail(struct muster_operation *operation, muster_status status)
 
 static void when_done(struct muster_transfer *transfer)
 {
-    struct muster_message *message = transfer->owner;
-    struct muster_lane *lane = message->lane;
+    struct muster_step_message *message = transfer->owner;
+    struct muster_lane_state *lane = message->lane;
     struct muster_operation *operation = lane->operation;
     message->pending = false;
     muster_status ended = transfer->status;
@@ -270,7 +270,7 @@ static void prepare_operation(struct muster_operation *operation,
     atomic_store(&operation->failed, false);
     atomic_store(&operation->lanes_left, operation->schedule.lanes);
     for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
-        struct muster_lane *lane = &operation->lanes[i];
+        struct muster_lane_state *lane = &operation->lanes[i];
         lane->start = lane->next = lane->first;
         atomic_store(&lane->waiting[lane->turn ^ 1], 1);
         atomic_store(&lane->local_work, false);
@@ -282,7 +282,7 @@ static void prepare_operation(struct muster_operation *operation,
 
 /* Starts the first round of `count` lanes. An operation without messages needs no fabric. */
 static muster_status start_lanes(const struct muster_operation *operation,
-                                 struct muster_lane *lanes, uint32_t count)
+                                 struct muster_lane_state *lanes, uint32_t count)
 {
     struct muster_fabric *fabric = operation->fabric;
     muster_status status = MUSTER_OK;
@@ -302,7 +302,7 @@ static muster_status start_lanes(const struct muster_operation *operation,
 static muster_status run_local_work(struct muster_operation *operation)
 {
     for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
-        struct muster_lane *lane = &operation->lanes[i];
+        struct muster_lane_state *lane = &operation->lanes[i];
         while (atomic_exchange(&lane->local_work, false)) {
             TRY(run_local_steps(lane));
             if (return_unit(lane, lane->turn)) {
@@ -371,7 +371,7 @@ bool muster_operation_reads_gpu(const struct muster_operation *operation, uint64
 
 /* Numbers the messages of each (lane, peer, direction). counts is [2 x ranks]; all are 0 before and
  * after. */
-static void number_lane(struct muster_operation *operation, const struct muster_lane *lane,
+static void number_lane(struct muster_operation *operation, const struct muster_lane_state *lane,
                         uint32_t *counts)
 {
     for (size_t i = lane->first; i < lane->end; i++) {
@@ -394,8 +394,8 @@ static void cut_lanes(struct muster_operation *operation, uint32_t *counts)
     const struct muster_schedule *schedule = &operation->schedule;
     size_t next = 0;
     for (uint32_t i = 0; i < schedule->lanes; i++) {
-        struct muster_lane *lane = &operation->lanes[i];
-        *lane = (struct muster_lane){.operation = operation, .first = next};
+        struct muster_lane_state *lane = &operation->lanes[i];
+        *lane = (struct muster_lane_state){.operation = operation, .first = next};
         while (next < schedule->step_count && schedule->steps[next].lane == i) {
             operation->messages[next].step = &schedule->steps[next];
             operation->messages[next].lane = lane;

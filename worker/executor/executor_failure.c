@@ -44,7 +44,7 @@ static struct awaited find_awaited(const struct muster_operation *operation)
     struct awaited awaited = {.count = 0};
     for (int sends = 0; sends < 2; sends++) {
         for (size_t i = 0; i < operation->schedule.step_count; i++) {
-            const struct muster_message *message = &operation->messages[i];
+            const struct muster_step_message *message = &operation->messages[i];
             bool entered = i < message->lane->next;
             if (entered && message->pending &&
                 (message->step->kind == MUSTER_STEP_SEND) == (sends == 1)) {

@@ -90,7 +90,7 @@ static muster_status combine(const struct muster_operation *operation, struct pl
 static void consume(struct muster_transfer *transfer, uint64_t offset_bytes, const void *data,
                     size_t size_bytes)
 {
-    struct muster_message *message = transfer->owner;
+    struct muster_step_message *message = transfer->owner;
     struct muster_operation *operation = message->lane->operation;
     const struct muster_step *step = message->step;
     struct place target = advance(place_of(operation, step->target, step->at), offset_bytes);
@@ -111,7 +111,7 @@ static void consume(struct muster_transfer *transfer, uint64_t offset_bytes, con
     }
 }
 
-void muster_message_prepare_gpu(struct muster_message *message)
+void muster_message_prepare_gpu(struct muster_step_message *message)
 {
     const struct muster_operation *operation = message->lane->operation;
     const struct muster_step *step = message->step;
@@ -129,7 +129,7 @@ void muster_message_prepare_gpu(struct muster_message *message)
     }
 }
 
-muster_status muster_message_check_gpu(const struct muster_message *message)
+muster_status muster_message_check_gpu(const struct muster_step_message *message)
 {
     return message->failed_copy
                ? muster_error_set(MUSTER_FATAL, "%s", message->lane->operation->gpu_reason)

@@ -8,7 +8,8 @@
 #include "worker/base/status.h"
 #include "worker/executor/executor.h"
 
-struct muster_lane {
+/* Where a launch stands in one lane of the schedule. */
+struct muster_lane_state {
     struct muster_operation *operation;
     size_t first, end;        /* its steps: [first, end) of the schedule */
     size_t start, next;       /* the present round: [start, next) */
@@ -18,10 +19,10 @@ struct muster_lane {
 };
 
 /* A step's message; unused where the step is local. */
-struct muster_message {
+struct muster_step_message {
     struct muster_transfer transfer; /* first: the fabric hands it back */
     const struct muster_step *step;
-    struct muster_lane *lane;
+    struct muster_lane_state *lane;
     uint32_t ordinal; /* its number among the messages of its lane, peer and direction */
     uint8_t turn;     /* of its round */
     bool early;       /* it is posted with the round before its own */
@@ -32,10 +33,10 @@ struct muster_message {
 struct muster_operation {
     struct muster_fabric *fabric; /* borrowed; NULL: the schedule has no messages */
     struct muster_schedule schedule;
-    const uint32_t *ranks;           /* borrowed */
-    struct muster_message *messages; /* [schedule.step_count] */
-    struct muster_lane *lanes;       /* [schedule.lanes] */
-    uint32_t *peers;                 /* [peer_count] the schedule's distinct peers, global ranks */
+    const uint32_t *ranks;                /* borrowed */
+    struct muster_step_message *messages; /* [schedule.step_count] */
+    struct muster_lane_state *lanes;      /* [schedule.lanes] */
+    uint32_t *peers; /* [peer_count] the schedule's distinct peers, global ranks */
     size_t peer_count;
 
     /* Of the present launch. */
