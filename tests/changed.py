@@ -113,7 +113,7 @@ def can_break(path, compiled, name, files, text):
     folder = os.path.dirname(name)
     by_folder = text is not None or CODE.search(path) or path.startswith("tests/")
     name_in_text = path if path.endswith(".md") else os.path.basename(path)
-    return (by_folder and folder == folder_of(path)) or (text is not None and name_in_text in text)
+    return (by_folder and folder_of(path) in (folder, name)) or (text is not None and name_in_text in text)
 
 
 def main():
