@@ -274,15 +274,15 @@ static void links_use_tcp_when_lockable_memory_runs_out(void **state)
     limit_memory(RLIM_INFINITY);
     rig_init(&rig, &with_tcp, 2);
     rig_run(&rig, rig_exchange, NULL);
-    size_t of_a_link = verbs_spy_region_bytes(); /* both ends are here */
-    assert_int_equal(verbs_spy_pairs() > 0, of_a_link > 0);
+    size_t link_bytes = verbs_spy_region_bytes(); /* of both ends, which are in this process */
+    assert_int_equal(verbs_spy_pairs() > 0, link_bytes > 0);
     rig_finish(&rig);
 
     rig_flow_start(NULL);
-    limit_memory(of_a_link + of_a_link / 2);
+    limit_memory(link_bytes + link_bytes / 2);
     rig_init(&rig, &with_tcp, 4);
     rig_run(&rig, move_and_exchange, NULL);
-    assert_true(verbs_spy_region_bytes() > 0 && verbs_spy_region_bytes() <= 2 * of_a_link);
+    assert_true(verbs_spy_region_bytes() > 0 && verbs_spy_region_bytes() <= 2 * link_bytes);
     assert_int_equal(rig_flow.statuses[0], MUSTER_OK);
     assert_true(rig_filled(rig_flow.in, RIG_FLOW_BYTES, RIG_FLOW_SEED));
     rig_finish(&rig);

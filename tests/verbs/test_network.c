@@ -194,7 +194,7 @@ static uint32_t pull_first_cable(uint32_t count, unsigned *seed)
     return 1;
 }
 
-/* The path was dialled in vain. */
+/* Waits until an attempt to open the path again has failed. */
 static void put_first_cable_back(void)
 {
     await_in_log("no further path over RDMA: RDMA device rxe0: its port 1 is");
@@ -226,7 +226,7 @@ static uint32_t count_words(const char *text, const char *words)
     return count;
 }
 
-/* The failed path is dialled again while that is in vain, which each end logs once, and opened when
+/* The failed path is dialled again, which fails and is logged once by each end, and is opened when
  * it is possible. */
 static void lose_one_and_go_on(uint32_t (*cut)(uint32_t count, unsigned *seed), void (*mend)(void))
 {

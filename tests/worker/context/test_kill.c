@@ -83,7 +83,7 @@ static void a_death_ends_every_algorithm_and_a_member_suspects_the_victim(void *
         group_start(&group, GROUP_INPROC, 2, sizes, NULL);
         group_each(&group, call_until_failure, &death);
         if (atomic_load(&death.suspected) == 0) {
-            fail_msg("%s %s: nobody suspects the victim",
+            fail_msg("%s %s: no member suspects the victim",
                      muster_collective_name(muster_algorithms[i].collective),
                      muster_algorithms[i].name);
         }

@@ -218,7 +218,7 @@ static void no_server_ends_at_the_deadline_and_names_the_url(void **state)
     json_t *answer = NULL;
     enum muster_rpc_code code = MUSTER_RPC_OK;
     start(&server);
-    stop(&server); /* the port is free again, and nobody listens */
+    stop(&server); /* no server listens at the port any more */
     struct muster_retry_policy short_one = retry_policy(5000, 300);
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
     assert_int_equal(
