@@ -176,6 +176,8 @@ static void a_call_mismatch_is_invalid_and_names_both_calls(void **state)
 
 /* Abort -------------------------------------------------------------------------------------- */
 
+/* Rank 0 aborts two operations at rank 1, whose transfers are posted before the abort of the first
+ * one, and after that of the second. */
 static char *abort_operations(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
@@ -221,6 +223,8 @@ static void an_abort_ends_transfers_posted_before_and_after_it(void **state)
 
 /* Withdrawal --------------------------------------------------------------------------------- */
 
+/* Rank 1 posts a receive and withdraws it before rank 0 sends: neither buffer may be accessed after
+ * its transfer has been withdrawn. */
 static char *withdraw_before(struct rig *rig, uint32_t rank, void *user)
 {
     uint64_t size = *(const uint64_t *)user;

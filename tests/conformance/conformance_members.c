@@ -19,6 +19,8 @@ static void progress_for_ms(struct rig *rig, uint32_t rank, const struct rig_cou
     (void)status;
 }
 
+/* Each rank sends one message to every other rank, in this context and with this sequence number.
+ */
 static char *exchange(struct rig *rig, uint32_t rank, uint32_t context, uint64_t sequence,
                       uint64_t size)
 {

@@ -128,6 +128,7 @@ struct work {
     size_t counts[RANKS_MAX];
 };
 
+/* Allocates the buffers, and makes the request for the drawn call. */
 static void work_init(struct work *work, struct group_member *member, struct fault_run *run)
 {
     enum muster_collective collective = muster_algorithms[run->algorithm].collective;

@@ -158,6 +158,7 @@ static uint32_t own_rank(const struct process *self)
     return rank;
 }
 
+/* Begins the generation that is on the board, and makes its context. */
 static muster_status begin(struct process *self, struct muster_context **ret_context)
 {
     static const uint32_t ranks[MEMBERS_MAX] = {0, 1, 2, 3};
@@ -285,6 +286,8 @@ static uint32_t below(struct run *run, uint32_t bound)
     return test_random_below(&run->random, bound);
 }
 
+/* Draws the fault and the call. The algorithm must fit the members with the victim and without it.
+ */
 static void draw(struct run *run)
 {
     static const uint32_t counts[] = {8, 1000, 9000, COUNT_MAX};
@@ -342,6 +345,8 @@ static void print_run(const struct run *run)
                   run->board->allocated ? " of muster_alloc" : "");
 }
 
+/* Forks a member. It keeps only its own ends of its own pipes, so that each pipe ends with its
+ * member or with the test. */
 static void start_member(struct run *run, uint32_t index)
 {
     int to_member[2];

@@ -75,6 +75,7 @@ static void bind_buffers(struct muster_request *request, const struct memory *me
     }
 }
 
+/* Runs one call whose buffers are bound, and checks its output, and that its input is unchanged. */
 static void run_bound(struct group_member *member, const struct muster_request *request,
                       const struct sweep_memory *of, bool in_place)
 {
@@ -218,6 +219,8 @@ static void run_combinations(struct walk *walk)
     }
 }
 
+/* One member's part of a sweep: every algorithm, then some combinations of collective, type and
+ * operation. */
 static void sweep_member(struct group_member *member, void *argument)
 {
     const struct job *job = argument;

@@ -91,8 +91,7 @@ static bool next_bytes(struct toy_end *end)
 }
 
 /* Sends as much as the socket takes. Its errors are left to the receiving side, which gets them
- * too.
- */
+ * too. */
 static void flush(struct toy_end *end)
 {
     struct muster_watch *watch = &end->path->pending.watch;

@@ -28,6 +28,8 @@ static void revoke_all(struct group *group)
     }
 }
 
+/* One member agrees on the figures: rank 0 has the choice, the others start with other bytes, the
+ * victim dies. */
 static void take_part(struct group_member *member, void *argument)
 {
     struct agreement *agreement = argument;

@@ -170,6 +170,8 @@ static void revoke_all(struct group *group)
     }
 }
 
+/* Measures with the others. The victim's links are killed by another thread, or its own deadline
+ * ends it early. */
 static void measure_with_loss(struct group_member *member, void *argument)
 {
     struct lossy_measurement *lossy = argument;

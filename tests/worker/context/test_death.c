@@ -56,6 +56,7 @@ static void await_byte(int fd)
     }
 }
 
+/* Makes this process's fabric, waits for the addresses of all ranks, and makes the context. */
 static struct muster_context *join(struct board *board, uint32_t rank, int reached, int go)
 {
     struct muster_peer *peer = &board->peers[rank];

@@ -63,6 +63,7 @@ static void add(void *out, const void *left, const void *right, size_t count, mu
     }
 }
 
+/* Makes one call on this member, and checks every output that it gets. */
 static void run_sum(struct group_member *member, void *argument)
 {
     const struct sum *sum = argument;

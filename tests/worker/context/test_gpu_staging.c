@@ -62,6 +62,7 @@ static void free_buffers(const struct sweep_memory *memory, const struct buffers
     }
 }
 
+/* Reduces all buffers of all members, and checks every output. */
 static void allreduce_several(struct group_member *member, void *argument)
 {
     const struct sweep_memory *memory = argument;
@@ -101,6 +102,7 @@ static void an_allreduce_takes_buffers_of_gpu_and_host(void **state)
     group_finish(&group);
 }
 
+/* Broadcasts one buffer of the root to all buffers of all members, and checks them. */
 static void broadcast_several(struct group_member *member, void *argument)
 {
     const struct sweep_memory *memory = argument;

@@ -109,6 +109,7 @@ static void free_buffers(struct buffers *buffers)
     }
 }
 
+/* Makes the call on this member; `outputs` gets the addresses of its results. */
 static muster_status run(const struct call *call, struct group_member *member,
                          const struct buffers *buffers, unsigned char *outputs[BUFFERS_MAX])
 {
@@ -261,6 +262,7 @@ static void draw_counts(struct call *call, uint32_t contributors, uint64_t *rand
     }
 }
 
+/* Draws a call that reduces floats, reproducible. */
 static struct call draw_call(uint32_t contributors, uint64_t *random)
 {
     static const enum muster_collective collectives[] = {MUSTER_ALLREDUCE, MUSTER_REDUCE_SCATTER,

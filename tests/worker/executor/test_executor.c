@@ -87,6 +87,7 @@ static struct muster_step local_step(uint8_t kind, uint16_t lane, uint32_t round
                                 .at = at};
 }
 
+/* Runs one rank's schedule as operation `sequence`, and records what it returns. */
 static muster_status run_part(struct group_member *member, struct part *part, uint64_t sequence)
 {
     struct muster_schedule schedule = {

@@ -55,6 +55,7 @@ static bool read_request(int fd, char *buffer)
     return false;
 }
 
+/* The server's thread: reads requests and sends the replies of its list, one each. */
 static void *serve(void *argument)
 {
     struct server *server = argument;
