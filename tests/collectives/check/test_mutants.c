@@ -56,8 +56,8 @@ static void must_be_rejected(struct subject *subject, const struct muster_schedu
     subject->mutants++;
 }
 
-/* True if it is reduced into an element that a later step reduces in turn, so that it is counted
- * either way. */
+/* True if a later step reduces the target of this step in turn, so that its data is counted with
+ * the mutation, too. */
 static bool is_reduced_later(const struct muster_schedule *schedule, size_t index)
 {
     const struct muster_step *step = &schedule->steps[index];
@@ -71,8 +71,8 @@ static bool is_reduced_later(const struct muster_schedule *schedule, size_t inde
     return false;
 }
 
-/* True if it was copied from where the mutant reads it, to the same offset, so that it is the same.
- */
+/* True if an earlier step has copied the data from the mutant's source to the original source at
+ * the same offset, so that both hold the same. */
 static bool is_copied_before(const struct muster_schedule *schedule, size_t index,
                              const struct muster_step *original)
 {

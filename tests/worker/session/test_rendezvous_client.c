@@ -275,7 +275,7 @@ static void a_server_that_never_answers_times_out(void **state)
     stop(&server);
 }
 
-static void *interrupt_when_asked(void *argument)
+static void *interrupt_after_request(void *argument)
 {
     void **both = argument;
     struct server *server = both[0];
@@ -298,7 +298,7 @@ static void another_thread_interrupts_a_held_call(void **state)
     struct muster_retry_policy long_enough = retry_policy(60000, 60000);
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
     void *both[] = {&server, client};
-    assert_int_equal(pthread_create(&thread, NULL, interrupt_when_asked, both), 0);
+    assert_int_equal(pthread_create(&thread, NULL, interrupt_after_request, both), 0);
     int64_t begun_ns = muster_clock_ns();
     assert_int_equal(
         muster_client_call(client, MUSTER_RPC_WATCH, json_object(), &long_enough, &answer, &code),
