@@ -46,8 +46,7 @@ enum fault { KILLED, STOPPED, UNPLUGGED, FAULTS };
 /* A byte in a pipe. Members send PUBLISHED, FAILED and DONE, the test sends GO and REVOKED. */
 enum message { PUBLISHED = 'p', FAILED = 'f', DONE = 'd', GO = 'g', REVOKED = 'r' };
 
-/* In memory that the test and all members share. What belongs to one member is written by it, and
- * read after its next message. */
+/* Shared by the test and all members. A member's own items are read after its next message. */
 struct board {
     struct muster_request request; /* without buffers; written before the members start */
     bool shared_memory;            /* the members offer it to each other */
@@ -345,8 +344,8 @@ static void print_run(const struct run *run)
                   run->board->allocated ? " of muster_alloc" : "");
 }
 
-/* Forks a member. It keeps only its own ends of its own pipes, so that each pipe ends with its
- * member or with the test. */
+/* Forks a member, which closes all pipe ends but its own, so that a pipe ends with its two users.
+ */
 static void start_member(struct run *run, uint32_t index)
 {
     int to_member[2];
@@ -420,7 +419,7 @@ static void start_generation(struct run *run, uint32_t leaver, uint32_t call_ms,
     }
 }
 
-/* Receives which members have failed, and sends a revocation to the others, as the service does. */
+/* Sends a revocation to the others for each member that has failed, as the service does. */
 static void forward_failures(struct run *run)
 {
     for (uint32_t i = 0; i < run->size; i++) {
@@ -481,8 +480,7 @@ static void check_memory(const struct run *run)
     assert_int_equal(shares, board->allocated || (board->shared_memory && !board->apart));
 }
 
-/* Injects the fault after the victim's call number after_calls has started, or after a failure, and
- * waits until all members that live have returned from their calls. */
+/* Injects the fault during the victim's calls, and waits until all living members have returned. */
 static void inject_fault(struct run *run)
 {
     struct member *victim = &run->members[run->victim];
@@ -536,14 +534,13 @@ static void end_members(struct run *run)
             assert_int_equal(waitpid(run->members[i].pid, NULL, 0), run->members[i].pid);
         }
         if (run->fault == UNPLUGGED) {
-            (void)test_ip("link delete cable%u 2>/dev/null",
-                          i); /* the kernel may have deleted it with its other end */
+            /* The kernel may have deleted it with its other end. */
+            (void)test_ip("link delete cable%u 2>/dev/null", i);
         }
     }
 }
 
-/* One run: starts the members, runs a generation in which the fault is injected, and one after it
- * that must succeed. */
+/* One run: a generation in which the fault is injected, and one after it that must succeed. */
 static void run_one(uint64_t seed)
 {
     struct run run = {.seed = seed};
