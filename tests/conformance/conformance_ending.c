@@ -18,7 +18,7 @@ static bool poisoned(const unsigned char *data, size_t size)
     return true;
 }
 
-/* Sends a byte from one rank to the other: the receiver's next steps come after the sender's last
+/* Sends a byte from one rank to the other: the receiver's next steps happen after the sender's last
  * ones. */
 static char *pass_note(struct rig *rig, uint32_t rank, uint32_t from, uint64_t sequence)
 {
@@ -176,6 +176,8 @@ static void a_call_mismatch_is_invalid_and_names_both_calls(void **state)
 
 /* Abort -------------------------------------------------------------------------------------- */
 
+/* Rank 0 aborts two operations at rank 1, whose transfers are posted before the abort of the first
+ * one, and after that of the second. */
 static char *abort_operations(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
@@ -221,6 +223,8 @@ static void an_abort_ends_transfers_posted_before_and_after_it(void **state)
 
 /* Withdrawal --------------------------------------------------------------------------------- */
 
+/* Rank 1 posts a receive and withdraws it before rank 0 sends: neither buffer may be accessed after
+ * its transfer has been withdrawn. */
 static char *withdraw_before(struct rig *rig, uint32_t rank, void *user)
 {
     uint64_t size = *(const uint64_t *)user;
@@ -385,7 +389,7 @@ static void run_interruption(uint32_t who)
     rig_run(&rig, send_or_receive, &in);
     assert_false(in.wrong);
     assert_true(in.consumed >= BEGUN_BYTES);
-    /* On a busy machine the message may be through before the thread withdraws it. */
+    /* On a busy machine the message may be complete before the thread withdraws it. */
     assert_true(in.counter.status == MUSTER_OK ? in.consumed == LONG_BYTES || in.counter.left == 1
                                                : in.consumed < LONG_BYTES);
     rig_finish(&rig);
@@ -480,7 +484,7 @@ static void *wait_in_vain(void *argument)
     rig_post(waiting->rig, 0, &counter, &transfer);
     sem_post(waiting->posted);
     waiting->status = rig_wait(waiting->rig, 0, &counter);
-    waiting->named = strstr(muster_last_error(), "somebody died") != NULL;
+    waiting->named = strstr(muster_last_error(), "a member died") != NULL;
     muster_fabric_withdraw(waiting->rig->fabrics[0], waiting->rig->generation, waiting->context, 1);
     return NULL;
 }
@@ -502,7 +506,7 @@ static void a_revocation_wakes_all_waiting_threads(void **state)
         while (sem_wait(&posted) != 0) {
         }
     }
-    muster_fabric_revoke(rig.fabrics[0], rig.generation, "somebody died");
+    muster_fabric_revoke(rig.fabrics[0], rig.generation, "a member died");
     for (uint32_t i = 0; i < WAITERS; i++) {
         pthread_join(threads[i], NULL);
         assert_int_equal(waiting[i].status, MUSTER_REJOIN);
@@ -511,7 +515,7 @@ static void a_revocation_wakes_all_waiting_threads(void **state)
     char byte = 0;
     struct muster_transfer late = rig_receive(&rig, 1, 2, &byte, 1);
     assert_int_equal(muster_fabric_post(rig.fabrics[0], &late), MUSTER_REJOIN);
-    assert_non_null(strstr(muster_last_error(), "somebody died"));
+    assert_non_null(strstr(muster_last_error(), "a member died"));
     sem_destroy(&posted);
     rig_finish(&rig);
 }

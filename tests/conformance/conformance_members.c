@@ -19,6 +19,8 @@ static void progress_for_ms(struct rig *rig, uint32_t rank, const struct rig_cou
     (void)status;
 }
 
+/* Each rank sends one message to every other rank, in this context and with this sequence number.
+ */
 static char *exchange(struct rig *rig, uint32_t rank, uint32_t context, uint64_t sequence,
                       uint64_t size)
 {
@@ -129,7 +131,7 @@ static void part_from_all(struct rig *rig)
 
 /* A child of fork() keeps all connections of its parent open, and copies of the descriptors do the
  * same. An event on such a connection must not reach a link that is closed. */
-static void links_end_though_somebody_else_has_their_descriptors(void **state)
+static void links_end_although_copies_of_their_descriptors_are_open(void **state)
 {
     (void)state;
     struct rig rig;
@@ -470,7 +472,7 @@ const struct CMUnitTest conformance_members[] = {
     cmocka_unit_test(links_between_members_that_stay_survive_a_generation_change),
     cmocka_unit_test(ranks_may_change_places),
     cmocka_unit_test(a_fabric_may_end_right_after_members_were_dropped),
-    cmocka_unit_test(links_end_though_somebody_else_has_their_descriptors),
+    cmocka_unit_test(links_end_although_copies_of_their_descriptors_are_open),
     cmocka_unit_test(messages_that_arrive_before_their_generation_are_kept),
     cmocka_unit_test(messages_of_an_older_generation_are_dropped),
     cmocka_unit_test(a_death_ends_all_transfers_with_its_member),

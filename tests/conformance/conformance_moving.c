@@ -20,6 +20,8 @@ struct order {
     uint64_t sequence;
 };
 
+/* Rank 0 sends one message to rank 1. The rank that is late posts its transfer only after a note
+ * from the other one. */
 static char *one_message(struct rig *rig, uint32_t rank, void *user)
 {
     const struct order *order = user;
@@ -121,6 +123,8 @@ static void set_key(struct muster_transfer *transfer, uint32_t i)
     transfer->size_bytes = i % 7 == 0 ? 0 : (i * 997u) % MANY_SIZE;
 }
 
+/* Posts sends and receives with many different keys in unrelated orders, and checks that each
+ * message is in the buffer of its own key. */
 static char *many_out_of_order(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
@@ -162,6 +166,7 @@ static void many_messages_find_their_places_in_any_order(void **state)
 /* More small messages than the eager window holds, all sent before the first receive is posted. */
 enum { FLOOD = 3000, FLOOD_SIZE = 1000 };
 
+/* Rank 0 posts all sends and then a note; rank 1 posts its receives only when the note has come. */
 static char *flood(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;

@@ -206,7 +206,7 @@ static char *run_rounds(struct rig *rig, uint32_t rank, void *user)
 
 /* Cutting ------------------------------------------------------------------------------------ */
 
-/* Waits until the condition is true. False: the game is over, or it takes too long. */
+/* Waits until the condition is true. False: the test is over, or it takes too long. */
 static bool wait_until(struct fault_injector *injector, const char *what,
                        bool (*condition)(struct fault_injector *injector))
 {
@@ -221,7 +221,7 @@ static bool wait_until(struct fault_injector *injector, const char *what,
     return true;
 }
 
-/* Both ends have counted so many connections, cut ones and those of the beginning. */
+/* Both ends have opened `count` connections in all. */
 static bool have_both_opened(const struct rig *rig, uint64_t count)
 {
     return muster_fabric_figures(rig->fabrics[0]).connections_opened == count &&
@@ -238,7 +238,7 @@ static bool are_all_open(struct fault_injector *injector)
            have_both_opened(injector->rig, connections - 1 + injector->cut);
 }
 
-static bool have_both_noticed(struct fault_injector *injector)
+static bool have_both_lost_connections(struct fault_injector *injector)
 {
     struct rig *rig = injector->rig;
     return muster_fabric_figures(rig->fabrics[0]).connections_lost == injector->cut &&
@@ -263,7 +263,7 @@ uint32_t fault_injector_shut_down(uint32_t count, unsigned *seed)
     return cut;
 }
 
-/* At least one connection, and not all. */
+/* Cuts at least one connection, and not all. */
 static void cut_some(struct fault_injector *injector)
 {
     uint32_t some = 1 + (uint32_t)rand_r(&injector->seed) % (injector->injection->connections - 1);
@@ -277,12 +277,12 @@ static void *inject_faults(void *argument)
     while (wait_until(injector, "all are open", are_all_open) &&
            injector->times < injector->injection->times) {
         cut_some(injector);
-        if (!wait_until(injector, "both have noticed", have_both_noticed) ||
+        if (!wait_until(injector, "both have noticed", have_both_lost_connections) ||
             !wait_until(injector, "a round has passed", has_round_passed)) {
             break;
         }
-        if (injector->injection->mend != NULL) {
-            injector->injection->mend();
+        if (injector->injection->repair != NULL) {
+            injector->injection->repair();
         }
         injector->times++;
     }

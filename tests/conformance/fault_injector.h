@@ -14,7 +14,7 @@ struct fault_injection {
     /* Cuts so many connections, chosen at random; returns their number. */
     uint32_t (*cut)(uint32_t count, unsigned *seed);
     /* Called after both ends have noticed a fault and a round has passed. May be NULL. */
-    void (*mend)(void);
+    void (*repair)(void);
 };
 
 /* Fails the test if a message does not arrive, if the link is lost, or if a connection that was cut

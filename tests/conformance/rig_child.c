@@ -12,7 +12,8 @@
 
 enum { GENERATION = 10 };
 
-static void run_child(const struct rig_transport *transport, rig_life live, int in, int out)
+static void run_child(const struct rig_transport *transport, rig_child_function function, int in,
+                      int out)
 {
     struct rig rig;
     rig_init(&rig, transport, 1);
@@ -25,11 +26,11 @@ static void run_child(const struct rig_transport *transport, rig_life live, int 
     rig.count = 2;
     rig.generation = GENERATION;
     rig_begin_one(&rig, 0);
-    live(&rig);
+    function(&rig);
     _exit(0);
 }
 
-struct rig_child rig_child_start(const struct rig_transport *transport, rig_life live)
+struct rig_child rig_child_start(const struct rig_transport *transport, rig_child_function function)
 {
     int to[2];
     int from[2];
@@ -37,7 +38,7 @@ struct rig_child rig_child_start(const struct rig_transport *transport, rig_life
     assert_int_equal(pipe(from), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        run_child(transport, live, to[0], from[1]);
+        run_child(transport, function, to[0], from[1]);
     }
     assert_true(pid > 0);
     close(to[0]);

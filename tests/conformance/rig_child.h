@@ -12,10 +12,11 @@ struct rig_child {
 };
 
 /* What the child does as rank 1, whose fabric is rig->fabrics[0]; rank 0 is the parent. */
-typedef void (*rig_life)(struct rig *rig);
+typedef void (*rig_child_function)(struct rig *rig);
 
 /* Forks, before the parent has a fabric. The child ends when the function returns. */
-struct rig_child rig_child_start(const struct rig_transport *transport, rig_life live);
+struct rig_child rig_child_start(const struct rig_transport *transport,
+                                 rig_child_function function);
 
 /* Creates the parent's rig, in which the parent is rank 0, and begins a generation with the child.
  */

@@ -9,14 +9,14 @@
 
 #include <cmocka.h>
 
-enum { STRIKE_BYTES = 3 << 20 };
+enum { FAULT_BYTES = 3 << 20 };
 
 struct rig_flow rig_flow;
 
-void rig_flow_start(void (*strike)(void))
+void rig_flow_start(void (*inject_fault)(void))
 {
     memset(&rig_flow, 0, sizeof rig_flow);
-    rig_flow.strike = strike;
+    rig_flow.inject_fault = inject_fault;
     rig_flow.out = malloc(RIG_FLOW_BYTES);
     rig_flow.in = calloc(1, RIG_FLOW_BYTES);
     rig_fill(rig_flow.out, RIG_FLOW_BYTES, RIG_FLOW_SEED);
@@ -33,9 +33,9 @@ void rig_flow_consume(struct muster_transfer *transfer, uint64_t offset, const v
 {
     (void)transfer;
     memcpy(rig_flow.in + offset, data, size);
-    if (offset >= STRIKE_BYTES && !rig_flow.struck && rig_flow.strike != NULL) {
-        rig_flow.struck = true;
-        rig_flow.strike();
+    if (offset >= FAULT_BYTES && !rig_flow.injected && rig_flow.inject_fault != NULL) {
+        rig_flow.injected = true;
+        rig_flow.inject_fault();
     }
 }
 
@@ -61,7 +61,7 @@ char *rig_flow_transfer(struct rig *rig, uint32_t rank, void *user)
 void rig_flow_expect_lost(struct rig *rig, const char *words)
 {
     rig_run(rig, rig_flow_transfer, NULL);
-    assert_true(rig_flow.struck);
+    assert_true(rig_flow.injected);
     for (int i = 0; i < 2; i++) {
         print_message("rank %d: %s: %s\n", i, muster_status_name(rig_flow.statuses[i]),
                       rig_flow.reasons[i]);
@@ -75,7 +75,7 @@ void rig_flow_expect_lost(struct rig *rig, const char *words)
 
 static void run_without_fault(struct rig *rig)
 {
-    rig_flow.strike = NULL;
+    rig_flow.inject_fault = NULL;
     memset(rig_flow.in, 0, RIG_FLOW_BYTES);
     rig_run(rig, rig_flow_transfer, NULL);
 }

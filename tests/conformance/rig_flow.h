@@ -8,15 +8,15 @@ enum { RIG_FLOW_BYTES = 8 << 20, RIG_FLOW_SEQUENCE = 5, RIG_FLOW_SEED = 7 /* of 
 
 struct rig_flow {
     unsigned char *out, *in;
-    void (*strike)(
+    void (*inject_fault)(
         void); /* the fault: called once by the receiver, before half has arrived; or NULL */
-    bool struck;
+    bool injected;
     muster_status statuses[2]; /* of the operation, by rank */
     char reasons[2][MUSTER_ERROR_MAX];
 };
 extern struct rig_flow rig_flow;
 
-void rig_flow_start(void (*strike)(void));
+void rig_flow_start(void (*inject_fault)(void));
 void rig_flow_finish(void);
 
 /* The receiver's consume function. */

@@ -77,7 +77,8 @@ static bool await_figures(const struct rig *rig, uint32_t opened, uint32_t lost)
     return reached == rig->count;
 }
 
-/* Whichever of its connections are missing when the generation begins. */
+/* Connections are shut down just before each generation begins, so different ones may be missing.
+ */
 static void a_link_that_has_lost_connections_outlives_a_generation(void **state)
 {
     (void)state;

@@ -138,6 +138,8 @@ static void withdrawn_memory_is_not_read_and_other_messages_arrive(void **state)
 
 /* The end -------------------------------------------------------------------------------------- */
 
+/* Breaks all connections of an open link: the pending receive must fail with a text from the device
+ * or about the closed connection. */
 static char *lose_all(struct rig *rig, uint32_t rank, void *user)
 {
     unsigned char byte = 0;
@@ -155,10 +157,10 @@ static char *lose_all(struct rig *rig, uint32_t rank, void *user)
         RIG_EXPECT(verbs_pretend_break(CONNECTIONS) == CONNECTIONS);
     }
     RIG_EXPECT(rig_wait(rig, rank, &never) == MUSTER_REJOIN);
-    bool words = strstr(never.reason, "RDMA device pretend") != NULL ||
-                 strstr(never.reason, "it closed the connection without goodbye") != NULL;
+    bool names_reason = strstr(never.reason, "RDMA device pretend") != NULL ||
+                        strstr(never.reason, "it closed the connection without goodbye") != NULL;
     muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 3);
-    return words ? NULL : rig_error("%s", never.reason);
+    return names_reason ? NULL : rig_error("%s", never.reason);
 }
 
 static void a_link_is_lost_with_its_last_path_and_the_devices_reason(void **state)

@@ -119,6 +119,8 @@ static muster_status check_scope(muster_session *session, struct worker *worker,
     return status;
 }
 
+/* One step: an allreduce over all members that is checked element by element, then one over the
+ * local or the cross scope. */
 static muster_status step_once(muster_session *session, struct worker *worker, bool *ret_stop)
 {
     int64_t in[ELEMENTS] = {0};

@@ -56,7 +56,7 @@ static void finish(const uint32_t *indices, size_t count)
     assert_true(test_workers_agree(&workers, indices, count, WAIT_MS));
 }
 
-/* The service has all members in this generation: nobody had to join again. */
+/* The service has all members in this generation: none had to join again. */
 static void expect_same_generation(uint64_t generation)
 {
     struct muster_job_response job = {0};
@@ -124,7 +124,7 @@ static void a_death_while_the_service_is_away_is_survived_when_it_returns(void *
 
 /* The service reads its clock before the requests that waited meanwhile: the silence was its own.
  */
-static void a_service_that_slept_longer_than_a_lease_declares_nobody_dead(void **state)
+static void a_service_that_slept_longer_than_a_lease_declares_no_member_dead(void **state)
 {
     (void)state;
     uint64_t generation = start_four();
@@ -147,7 +147,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_death_while_the_service_is_away_is_survived_when_it_returns, begin, end),
         cmocka_unit_test_setup_teardown(
-            a_service_that_slept_longer_than_a_lease_declares_nobody_dead, begin, end),
+            a_service_that_slept_longer_than_a_lease_declares_no_member_dead, begin, end),
     };
     if (!test_service_built()) {
         return 77;

@@ -226,7 +226,7 @@ static void a_member_of_the_last_generation_that_fails_counts(void **state)
     finish_job(&job, summary);
 }
 
-static void a_job_that_nobody_can_complete_ends_at_once(void **state)
+static void a_job_below_its_minimum_that_no_other_worker_can_join_ends_at_once(void **state)
 {
     (void)state;
     struct job job;
@@ -339,7 +339,7 @@ int main(void)
         cmocka_unit_test(a_job_grows_loses_a_worker_shrinks_and_finishes),
         cmocka_unit_test(a_resize_down_ends_the_workers_of_the_highest_ranks),
         cmocka_unit_test(a_member_of_the_last_generation_that_fails_counts),
-        cmocka_unit_test(a_job_that_nobody_can_complete_ends_at_once),
+        cmocka_unit_test(a_job_below_its_minimum_that_no_other_worker_can_join_ends_at_once),
         cmocka_unit_test(a_job_below_its_minimum_waits_for_the_given_timeout),
         cmocka_unit_test(the_first_signal_is_a_planned_end),
         cmocka_unit_test(a_job_goes_on_without_its_server),

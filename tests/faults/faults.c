@@ -20,12 +20,12 @@ enum {
     HOSTS_MAX = 3,
     ELEMENT_MAX = 8,
     GOOD_CALLS_MAX = 3,
-    PATIENCE_MS = 60000,    /* what only a hanging test reaches */
-    FREEZE_MS = 200,        /* after which a frozen member is given up */
-    FROZEN_CALL_US = 300,   /* at most so long the member that freezes is in the call */
-    CALLS_AFTER = 6,        /* that follow a fault which may be survived */
-    CALLS_TO_FREEZE = 1000, /* all may be in time; then it stops between two */
-    CALLS_MAX = 100000,     /* after a death: it must be noticed before that */
+    HANGS_MS = 60000,       /* only a hanging test takes so long */
+    FREEZE_MS = 200,        /* deadline of the calls that wait for a frozen member */
+    FROZEN_CALL_US = 300,   /* the freezing member leaves its call after at most this time */
+    CALLS_AFTER = 6,        /* calls after a fault that ends no calls */
+    CALLS_TO_FREEZE = 1000, /* if none of them times out, the member freezes between two */
+    CALLS_MAX = 100000,     /* a death must end a call before this many */
     NS_PER_US = 1000,
 };
 
@@ -33,10 +33,10 @@ enum {
 
 static uint32_t below(struct fault_run *run, uint32_t bound)
 {
-    return test_random_below(&run->dice, bound);
+    return test_random_below(&run->random, bound);
 }
 
-/* Sizes on either side of what goes at once (16 KiB) and of what comes in one piece (256 KiB). */
+/* Sizes below and above the limits of an eager message (16 KiB) and of one piece (256 KiB). */
 static uint64_t draw_count(struct fault_run *run)
 {
     switch (below(run, 4)) {
@@ -83,11 +83,12 @@ static void draw_call(struct fault_run *run)
 
 static void draw(struct fault_run *run, const struct fault_transport *transport)
 {
-    run->dice = run->seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
-    (void)test_random(&run->dice);
+    run->random = run->seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
+    (void)test_random(&run->random);
     draw_shape(run, transport);
     draw_call(run);
-    uint32_t kind = below(run, 8); /* a freeze takes a deadline's time: there are fewer of them */
+    uint32_t kind =
+        below(run, 8); /* freezes are rarer, because each takes the time of a deadline */
     run->kind = kind < 4 ? FAULT_KILL : kind == 4 ? FAULT_FREEZE : FAULT_CUT;
     if (kind == 7) {
         run->kind = FAULT_STRANGERS;
@@ -97,7 +98,7 @@ static void draw(struct fault_run *run, const struct fault_transport *transport)
     }
     run->victim = below(run, run->group.size);
     run->good_calls = below(run, GOOD_CALLS_MAX + 1);
-    run->call_ms = run->kind == FAULT_FREEZE ? FREEZE_MS : PATIENCE_MS;
+    run->call_ms = run->kind == FAULT_FREEZE ? FREEZE_MS : HANGS_MS;
     run->point = below(run, 3 * run->group.size);
 }
 
@@ -118,17 +119,18 @@ static void print_run(const struct fault_run *run, const struct fault_transport 
 
 /* One member ----------------------------------------------------------------------------------- */
 
-/* What one member has for its calls. Collectives that want a count for each rank get equal ones: a
- * member without a block could die unnoticed. */
+/* The request and the buffers of one member. A collective that needs a count per rank gets equal
+ * ones, because no call fails if a member without a block dies. */
 struct work {
     struct fault_run *run;
     struct group_member *member;
     struct muster_request request;
-    struct muster_request pattern; /* the same without counts for each rank */
+    struct muster_request pattern; /* the same without counts per rank */
     char *in, *out;
     size_t counts[RANKS_MAX];
 };
 
+/* Allocates the buffers, and makes the request for the drawn call. */
 static void work_init(struct work *work, struct group_member *member, struct fault_run *run)
 {
     enum muster_collective collective = muster_algorithms[run->algorithm].collective;
@@ -139,14 +141,14 @@ static void work_init(struct work *work, struct group_member *member, struct fau
     for (uint32_t i = 0; i < RANKS_MAX; i++) {
         work->counts[i] = run->count;
     }
-    bool wants_counts = muster_collective_needs_bounds(collective);
+    bool needs_counts = muster_collective_needs_bounds(collective);
     work->request = (struct muster_request){
         .collective = collective,
         .in = collective == MUSTER_BROADCAST ? NULL : work->in,
         .out = work->out,
         .count = collective == MUSTER_BARRIER ? 0 : run->count,
-        .in_counts = wants_counts && collective == MUSTER_ALLTOALLV ? work->counts : NULL,
-        .out_counts = wants_counts ? work->counts : NULL,
+        .in_counts = needs_counts && collective == MUSTER_ALLTOALLV ? work->counts : NULL,
+        .out_counts = needs_counts ? work->counts : NULL,
         .type = run->type,
         .op = run->op,
         .root = run->root < member->group->size ? run->root : 0,
@@ -178,12 +180,12 @@ static bool check_result(struct work *work, muster_status status, bool in_time)
                pattern_check_input(&work->pattern, member->rank, ranks, text, sizeof text) > 0) {
         group_fail(member, "its input was changed: %s", text);
     } else if (!in_time) {
-        group_fail(member, "it came back long after its deadline");
+        group_fail(member, "it returned long after its deadline");
     }
     return member->failure[0] == '\0';
 }
 
-/* One call with fresh data, and all that must be true of it however it ends. */
+/* Makes one call with fresh data, and checks what must be true however it ends. */
 static muster_status call(struct work *work, int64_t deadline_ns, uint32_t *ret_suspect)
 {
     struct group_member *member = work->member;
@@ -196,27 +198,27 @@ static muster_status call(struct work *work, int64_t deadline_ns, uint32_t *ret_
     *ret_suspect = UINT32_MAX;
     muster_status status =
         muster_context_run(member->contexts[MUSTER_GLOBAL], request, ret_suspect);
-    bool in_time = muster_clock_ns() < deadline_ns + (int64_t)PATIENCE_MS * 1000 * NS_PER_US;
+    bool in_time = muster_clock_ns() < deadline_ns + (int64_t)HANGS_MS * 1000 * NS_PER_US;
     if (status != MUSTER_OK && status != MUSTER_REJOIN) {
         group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
     } else if (status == MUSTER_REJOIN && muster_last_error()[0] == '\0') {
-        group_fail(member, "it does not say why");
+        group_fail(member, "it failed without an error text");
     }
     (void)check_result(work, status, in_time);
     return status;
 }
 
-/* What a session does with its contexts when a generation has formed. */
+/* Stands in for the session, which does so when a generation has formed. */
 static void share_memory(struct group_member *member, void *argument)
 {
     (void)argument;
     if (muster_context_share_memory(member->contexts[MUSTER_GLOBAL],
-                                    muster_clock_after_ms(PATIENCE_MS), NULL) != MUSTER_OK) {
+                                    muster_clock_after_ms(HANGS_MS), NULL) != MUSTER_OK) {
         group_fail(member, "no shared memory: %s", muster_last_error());
     }
 }
 
-/* What the service does once it hears of a death: all hear of it. */
+/* Stands in for the service, which revokes the generation on all members after a report. */
 static void revoke_everywhere(struct group *group)
 {
     for (uint32_t i = 0; i < group->size; i++) {
@@ -224,14 +226,16 @@ static void revoke_everywhere(struct group *group)
     }
 }
 
-/* The victim says that it is where the fault is to hit it. */
+/* The victim starts the call that the fault hits: from here its messages are counted. */
 static void arm(struct fault_run *run, struct muster_fabric *fabric)
 {
     struct muster_fabric_figures figures = muster_fabric_figures(fabric);
-    run->begun_messages = figures.messages_sent + figures.messages_received;
+    run->messages_before = figures.messages_sent + figures.messages_received;
     atomic_store(&run->armed, true);
 }
 
+/* Calls with a random, very short deadline, so that the member stops at a random point of a call.
+ */
 static void freeze(struct work *work)
 {
     muster_status status = MUSTER_OK;
@@ -242,15 +246,15 @@ static void freeze(struct work *work)
     }
 }
 
-/* A death must end somebody's calls, strangers none. */
-static void judge(struct work *work, muster_status status, uint32_t suspect)
+/* A death must end the calls of every survivor; rejected connections must end none. */
+static void check_outcome(struct work *work, muster_status status, uint32_t suspect)
 {
     const struct fault_run *run = work->run;
-    bool mortal = run->kind == FAULT_KILL || run->kind == FAULT_FREEZE;
-    if (status == MUSTER_OK && mortal) {
-        group_fail(work->member, "nobody noticed");
+    bool ends_calls = run->kind == FAULT_KILL || run->kind == FAULT_FREEZE;
+    if (status == MUSTER_OK && ends_calls) {
+        group_fail(work->member, "no call failed after the death");
     } else if (status != MUSTER_OK && run->kind == FAULT_STRANGERS) {
-        group_fail(work->member, "strangers ended a call: %s", muster_last_error());
+        group_fail(work->member, "a rejected connection ended a call: %s", muster_last_error());
     } else if (run->kind == FAULT_KILL && suspect != UINT32_MAX && suspect != run->victim) {
         group_fail(work->member, "rank %u is suspected: %s", suspect, muster_last_error());
     }
@@ -259,20 +263,22 @@ static void judge(struct work *work, muster_status status, uint32_t suspect)
     }
 }
 
-/* Calls until one fails, or until a fault that may be survived is long over. Members do not run
- * at the same pace, so that the fault may hit some before the call that the victim is in. */
-static void live(struct group_member *member, void *argument)
+/* The calls of one member: until one fails, or, if the fault ends no calls, until CALLS_AFTER calls
+ * after it. Members do not run at the same pace: the fault may hit some of them in an earlier call
+ * than the victim's. */
+static void call_until_failure(struct group_member *member, void *argument)
 {
     struct fault_run *run = argument;
     struct work work;
     bool victim = member->rank == run->victim;
-    bool mortal = run->kind == FAULT_KILL || run->kind == FAULT_FREEZE;
-    uint32_t most = mortal ? CALLS_MAX : run->good_calls + CALLS_AFTER;
+    bool ends_calls = run->kind == FAULT_KILL || run->kind == FAULT_FREEZE;
+    uint32_t calls_max = ends_calls ? CALLS_MAX : run->good_calls + CALLS_AFTER;
     uint32_t suspect = UINT32_MAX;
     muster_status status = MUSTER_OK;
     work_init(&work, member, run);
     uint32_t counted = 0;
-    for (uint32_t i = 0; counted < most && status == MUSTER_OK && member->failure[0] == '\0'; i++) {
+    for (uint32_t i = 0; counted < calls_max && status == MUSTER_OK && member->failure[0] == '\0';
+         i++) {
         if (victim && i == run->good_calls) {
             arm(run, member->fabric);
         }
@@ -280,20 +286,22 @@ static void live(struct group_member *member, void *argument)
             freeze(&work);
             break;
         }
-        if (victim && run->kind == FAULT_KILL && atomic_load(&run->struck)) {
-            break; /* as the dead do, who leave no link but maybe memory */
+        if (victim && run->kind == FAULT_KILL && atomic_load(&run->injected)) {
+            break; /* a dead member makes no more calls; its shared memory may stay */
         }
         status = call(&work, muster_clock_after_ms(run->call_ms), &suspect);
-        counted += !mortal || atomic_load(&run->struck); /* who strikes may be late */
+        counted +=
+            !ends_calls || atomic_load(&run->injected); /* the injecting thread may be late */
     }
-    if (!victim || !mortal) {
-        judge(&work, status, suspect);
+    if (!victim || !ends_calls) {
+        check_outcome(&work, status, suspect);
     }
     work_finish(&work);
 }
 
-/* Of the generations after the fault. A connection that broke may be noticed as late as that. */
-static void live_again(struct group_member *member, void *argument)
+/* The calls of one member in a generation after the fault. A connection that was cut may be
+ * detected only here, so one such generation may fail. */
+static void call_after_fault(struct group_member *member, void *argument)
 {
     struct fault_run *run = argument;
     struct work work;
@@ -301,13 +309,13 @@ static void live_again(struct group_member *member, void *argument)
     muster_status status = MUSTER_OK;
     work_init(&work, member, run);
     for (int i = 0; i < 2 && status == MUSTER_OK; i++) {
-        status = call(&work, muster_clock_after_ms(PATIENCE_MS), &suspect);
+        status = call(&work, muster_clock_after_ms(HANGS_MS), &suspect);
     }
     if (status != MUSTER_OK && (run->kind != FAULT_CUT || run->last_chance)) {
         group_fail(member, "in the next generation: %s", muster_last_error());
     }
     if (status != MUSTER_OK) {
-        atomic_store(&run->again, true);
+        atomic_store(&run->failed_again, true);
         revoke_everywhere(member->group);
     }
     work_finish(&work);
@@ -315,41 +323,42 @@ static void live_again(struct group_member *member, void *argument)
 
 /* The fault ------------------------------------------------------------------------------------ */
 
-/* Whether the victim's call has moved so many messages. Where memory is shared there are none, and
- * what goes by is time: so many looks at it. */
-static bool is_due(struct fault_run *run, uint64_t looks)
+/* Whether the victim's call has moved as many messages as drawn. In shared memory there are no
+ * messages: there the number of polls counts. */
+static bool is_due(struct fault_run *run, uint64_t polls)
 {
     if (!atomic_load(&run->armed)) {
         return false;
     }
     if (run->shares_memory) {
-        return looks >= run->point;
+        return polls >= run->point;
     }
     struct muster_fabric_figures figures =
         muster_fabric_figures(run->group.members[run->victim].fabric);
-    return figures.messages_sent + figures.messages_received >= run->begun_messages + run->point;
+    return figures.messages_sent + figures.messages_received >= run->messages_before + run->point;
 }
 
-static void *strike(void *argument)
+/* A thread: waits until the fault is due, and injects it. */
+static void *inject_fault(void *argument)
 {
     struct fault_run *run = argument;
-    for (uint64_t looks = 0; !atomic_load(&run->over) && !is_due(run, looks);
-         looks += atomic_load(&run->armed)) {
+    for (uint64_t polls = 0; !atomic_load(&run->over) && !is_due(run, polls);
+         polls += atomic_load(&run->armed)) {
         (void)sched_yield();
     }
-    atomic_store(&run->struck, true);
+    atomic_store(&run->injected, true);
     if (run->kind == FAULT_KILL) {
         muster_fabric_kill(run->group.members[run->victim].fabric);
     } else if (run->kind == FAULT_CUT) {
         faults_cut(run);
     } else if (run->kind == FAULT_STRANGERS) {
-        faults_send_strangers(run);
+        faults_connect_strangers(run);
     }
     return NULL;
 }
 
-/* Fewer ranks may not have what the algorithm needs. */
-static void choose_for_the_rest(struct fault_run *run)
+/* Draws another call if the algorithm does not fit the remaining ranks. */
+static void redraw_unfit_call(struct fault_run *run)
 {
     struct muster_plan plan = test_plan(run->algorithm, &run->group.topology, run->count, 0);
     if (!test_fits(run->algorithm, &plan)) {
@@ -358,41 +367,42 @@ static void choose_for_the_rest(struct fault_run *run)
     }
 }
 
-/* They are counted where they came, though maybe later than they came. */
-static void await_refused(struct fault_run *run)
+/* The victim counts all rejected connections, some of them after it has returned from its calls. */
+static void await_rejected(struct fault_run *run)
 {
     struct muster_fabric *fabric = run->group.members[run->victim].fabric;
-    int64_t deadline_ns = muster_clock_after_ms(PATIENCE_MS);
-    while (muster_fabric_figures(fabric).connections_rejected < run->refused &&
+    int64_t deadline_ns = muster_clock_after_ms(HANGS_MS);
+    while (muster_fabric_figures(fabric).connections_rejected < run->rejected &&
            muster_clock_ns() < deadline_ns) {
         bool never = false;
         muster_status status =
             muster_fabric_wait(fabric, run->group.generation, &never, muster_clock_after_ms(5));
         (void)status;
     }
-    assert_true(muster_fabric_figures(fabric).connections_rejected >= run->refused);
+    assert_true(muster_fabric_figures(fabric).connections_rejected >= run->rejected);
 }
 
-static void begin_next(struct fault_run *run, uint32_t leaver)
+static void run_generation(struct fault_run *run, uint32_t leaver)
 {
     group_regroup(&run->group, leaver, NULL);
-    choose_for_the_rest(run);
+    redraw_unfit_call(run);
     if (run->shares_memory) {
         group_each(&run->group, share_memory, NULL);
     }
-    atomic_store(&run->again, false);
-    group_each(&run->group, live_again, run);
+    atomic_store(&run->failed_again, false);
+    group_each(&run->group, call_after_fault, run);
 }
 
-static void go_on(struct fault_run *run)
+static void run_generations_after_fault(struct fault_run *run)
 {
-    begin_next(run, run->kind == FAULT_KILL ? run->victim : UINT32_MAX);
-    if (atomic_load(&run->again)) {
+    run_generation(run, run->kind == FAULT_KILL ? run->victim : UINT32_MAX);
+    if (atomic_load(&run->failed_again)) {
         run->last_chance = true;
-        begin_next(run, UINT32_MAX);
+        run_generation(run, UINT32_MAX);
     }
 }
 
+/* One run: a generation in which the fault is injected, and the one or two generations after it. */
 static void run_one(const struct fault_transport *transport, uint64_t seed)
 {
     struct fault_run *run = calloc(1, sizeof *run);
@@ -404,15 +414,15 @@ static void run_one(const struct fault_transport *transport, uint64_t seed)
     if (run->shares_memory) {
         group_each(&run->group, share_memory, NULL);
     }
-    assert_int_equal(pthread_create(&injector, NULL, strike, run), 0);
-    group_each(&run->group, live, run);
+    assert_int_equal(pthread_create(&injector, NULL, inject_fault, run), 0);
+    group_each(&run->group, call_until_failure, run);
     atomic_store(&run->over, true);
     (void)pthread_join(injector, NULL);
     if (run->kind == FAULT_STRANGERS) {
-        await_refused(run);
+        await_rejected(run);
     }
     if (run->group.size > 1) {
-        go_on(run);
+        run_generations_after_fault(run);
     }
     group_finish(&run->group);
     free(run);
@@ -421,21 +431,21 @@ static void run_one(const struct fault_transport *transport, uint64_t seed)
 static const struct fault_transport *tested;
 static uint32_t wanted_runs;
 
-static void whatever_fails_the_survivors_return_and_go_on(void **state)
+static void survivors_of_random_faults_return_and_form_the_next_generation(void **state)
 {
     (void)state;
     const char *text = getenv("MUSTER_RUNS");
     unsigned long runs = text != NULL ? strtoul(text, NULL, 10) : wanted_runs;
     uint64_t first = test_seed();
     for (uint64_t i = 0; i < runs; i++) {
-        run_one(tested, first + 2 * i); /* a seed is odd */
+        run_one(tested, first + 2 * i); /* a seed is odd, so the next run's is this one plus 2 */
     }
 }
 
 int faults_main(const struct fault_transport *transport, uint32_t runs)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whatever_fails_the_survivors_return_and_go_on),
+        cmocka_unit_test(survivors_of_random_faults_return_and_form_the_next_generation),
     };
     tested = transport;
     wanted_runs = runs;

@@ -15,10 +15,11 @@
 #include <stdio.h>
 
 enum fault_kind {
-    FAULT_KILL,      /* a member's links end without a word */
-    FAULT_FREEZE,    /* a member stops in the middle of a call and does not move any more */
-    FAULT_CUT,       /* a connection between two members breaks, both live on */
-    FAULT_STRANGERS, /* a port scanner, garbage, a wrong token, someone of an older generation */
+    FAULT_KILL,      /* a member's links end without a goodbye */
+    FAULT_FREEZE,    /* a member stops in the middle of a call and makes no progress any more */
+    FAULT_CUT,       /* a connection between two members breaks, both members live */
+    FAULT_STRANGERS, /* rejected connections: a port scanner, garbage, a wrong token, an old
+                        generation */
     FAULT_KINDS,
 };
 
@@ -26,15 +27,15 @@ enum fault_kind {
 struct fault_transport {
     const char *name;
     enum group_transport transport;
-    bool has_port; /* of its own, so that connections can be cut and strangers can come */
+    bool has_port; /* its members listen at ports: connections can be cut, and rejected */
 };
 
-/* All that was drawn for one run, and what its threads tell each other. */
+/* All that was drawn for one run, and the state that its threads share. */
 struct fault_run {
-    uint64_t seed, dice;
+    uint64_t seed, random;
     struct group group;
     enum fault_kind kind;
-    bool shares_memory; /* the context, on top of what the links do */
+    bool shares_memory; /* the context's ranks share memory, whatever their links do */
     size_t algorithm;
     uint64_t count;
     muster_type type;
@@ -42,16 +43,16 @@ struct fault_run {
     uint32_t root;
     uint32_t victim;
     uint32_t good_calls; /* before the fault */
-    uint32_t call_ms;    /* deadline of the calls that it may hit */
-    uint64_t point;      /* after so many messages of the victim's call */
-    uint32_t refused;    /* strangers that have come */
+    uint32_t call_ms;    /* the time limit of the calls that the fault may hit */
+    uint64_t point;      /* the fault comes after this many messages of the victim's call */
+    uint32_t rejected;   /* connections that must be rejected, made so far */
 
-    atomic_bool armed;  /* the victim is in the call that it hits, and begun_messages stands */
-    atomic_bool struck; /* the fault has come */
-    atomic_bool over;   /* all members are done */
-    atomic_bool again;  /* the generation that was to go on is over, too */
-    bool last_chance;   /* the next one must be good */
-    uint64_t begun_messages;
+    atomic_bool armed; /* the victim starts the call that the fault hits; messages_before is set */
+    atomic_bool injected;     /* the fault has been injected */
+    atomic_bool over;         /* all members are done */
+    atomic_bool failed_again; /* the generation after the fault has failed, too */
+    bool last_chance;         /* no failure is allowed in the next generation */
+    uint64_t messages_before;
 };
 
 /* cmocka's main: MUSTER_RUNS runs, or `runs`. */
@@ -59,7 +60,7 @@ int faults_main(const struct fault_transport *transport, uint32_t runs);
 
 /* faults_strangers.c: breaks one of the connections of this process, if there is one. */
 void faults_cut(struct fault_run *run);
-/* Lets strangers come to the victim's port. */
-void faults_send_strangers(struct fault_run *run);
+/* faults_strangers.c: makes connections to the victim's port that must be rejected. */
+void faults_connect_strangers(struct fault_run *run);
 
 #endif

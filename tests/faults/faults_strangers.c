@@ -9,10 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { DESCRIPTORS_MAX = 1024, STRANGERS_MAX = 4 };
+enum { DESCRIPTORS_MAX = 1024, CONNECTIONS_MAX = 4 };
 
-/* All members are in this process, so its connected sockets are their connections. One that is
- * closed meanwhile is no loss: nothing else here can be shut down. */
+/* All members are in this process, so its connected sockets are their connections. If the drawn one
+ * is closed meanwhile, nothing else is harmed: this process has no other connected sockets. */
 void faults_cut(struct fault_run *run)
 {
     int connected[DESCRIPTORS_MAX];
@@ -25,7 +25,7 @@ void faults_cut(struct fault_run *run)
         }
     }
     if (count > 0) {
-        (void)shutdown(connected[test_random_below(&run->dice, count)], SHUT_RDWR);
+        (void)shutdown(connected[test_random_below(&run->random, count)], SHUT_RDWR);
     }
 }
 
@@ -44,8 +44,9 @@ static int connect_to(const struct fault_run *run)
     return fd;
 }
 
-/* What this stranger says first; 0 bytes: a port scanner. */
-static size_t compose(struct fault_run *run, unsigned char ret_bytes[MUSTER_HELLO_SIZE])
+/* Draws the first bytes on a connection that must be rejected; returns their number, 0 for a port
+ * scanner. */
+static size_t draw_greeting(struct fault_run *run, unsigned char ret_bytes[MUSTER_HELLO_SIZE])
 {
     const struct group *group = &run->group;
     struct muster_hello hello = {.generation = group->generation};
@@ -53,7 +54,7 @@ static size_t compose(struct fault_run *run, unsigned char ret_bytes[MUSTER_HELL
     memcpy(hello.from, group->members[(run->victim + 1) % group->size].peer.member,
            sizeof hello.from);
     (void)snprintf(hello.token, sizeof hello.token, "%s", GROUP_TOKEN);
-    switch (test_random_below(&run->dice, 4)) {
+    switch (test_random_below(&run->random, 4)) {
     case 0:
         return 0;
     case 1:
@@ -62,7 +63,7 @@ static size_t compose(struct fault_run *run, unsigned char ret_bytes[MUSTER_HELL
     case 2:
         (void)snprintf(hello.token, sizeof hello.token, "another token");
         break;
-    default: /* it was a member once */
+    default: /* a member of the generation before */
         hello.generation = group->generation - 1;
         muster_random_uuid(hello.from);
     }
@@ -70,18 +71,18 @@ static size_t compose(struct fault_run *run, unsigned char ret_bytes[MUSTER_HELL
     return MUSTER_HELLO_SIZE;
 }
 
-void faults_send_strangers(struct fault_run *run)
+void faults_connect_strangers(struct fault_run *run)
 {
-    uint32_t strangers = 1 + test_random_below(&run->dice, STRANGERS_MAX);
-    for (uint32_t i = 0; i < strangers; i++) {
+    uint32_t connections = 1 + test_random_below(&run->random, CONNECTIONS_MAX);
+    for (uint32_t i = 0; i < connections; i++) {
         unsigned char bytes[MUSTER_HELLO_SIZE];
-        size_t size = compose(run, bytes);
+        size_t size = draw_greeting(run, bytes);
         int fd = connect_to(run);
         if (fd < 0) {
             continue;
         }
         if (size == 0 || send(fd, bytes, size, MSG_NOSIGNAL) == (ssize_t)size) {
-            run->refused++;
+            run->rejected++;
         }
         close(fd);
     }

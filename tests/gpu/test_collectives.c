@@ -23,7 +23,7 @@ enum {
     ROOT = 1,
     TIMED_RANKS = 2,
     TIMED_COUNT = 16 << 20,    /* of float32: 64 MiB */
-    PRETENDED_COUNT = 1 << 16, /* where the times say nothing */
+    PRETENDED_COUNT = 1 << 16, /* with a pretended GPU, whose times mean nothing */
     TIMED_CALLS = 7,
     EXPORTED_BYTES = 2 << 20,
 };
@@ -65,8 +65,8 @@ static bool find_all(void *library)
            find(library, "cuMemcpyDtoH_v2", &cuda.to_host);
 }
 
-/* False: it has no GPU. */
-static bool use(const char *path)
+/* Loads this libcuda and prints its GPU. False: there is no such library, or it has no GPU. */
+static bool load_cuda(const char *path)
 {
     int device = 0;
     int version = 0;
@@ -100,35 +100,37 @@ static void expect(struct group_member *member, int error, const char *what)
 /* A buffer of the GPU, and its copy in memory of the host. */
 struct buffer {
     void *host;
-    uint64_t there;
+    uint64_t gpu;
     size_t size_bytes;
 };
 
 static struct buffer make_buffer(struct group_member *member, size_t size_bytes)
 {
     struct buffer made = {.host = calloc(1, size_bytes), .size_bytes = size_bytes};
-    expect(member, cuda.mem_alloc(&made.there, size_bytes), "cuMemAlloc");
+    expect(member, cuda.mem_alloc(&made.gpu, size_bytes), "cuMemAlloc");
     return made;
 }
 
-static void send_there(struct group_member *member, const struct buffer *buffer)
+static void copy_to_gpu(struct group_member *member, const struct buffer *buffer)
 {
-    expect(member, cuda.to_device(buffer->there, buffer->host, buffer->size_bytes), "to the GPU");
+    expect(member, cuda.to_device(buffer->gpu, buffer->host, buffer->size_bytes), "to the GPU");
 }
 
-static void fetch(struct group_member *member, const struct buffer *buffer)
+static void copy_to_host(struct group_member *member, const struct buffer *buffer)
 {
-    expect(member, cuda.to_host(buffer->host, buffer->there, buffer->size_bytes), "from the GPU");
+    expect(member, cuda.to_host(buffer->host, buffer->gpu, buffer->size_bytes), "from the GPU");
 }
 
 static void free_buffer(const struct buffer *buffer)
 {
-    (void)cuda.mem_free(buffer->there);
+    (void)cuda.mem_free(buffer->gpu);
     free(buffer->host);
 }
 
 /* Collectives ---------------------------------------------------------------------------------- */
 
+/* Runs the request on buffers of the GPU: fills their copies in memory of the host, copies them to
+ * the GPU, calls, copies the result back and checks it. */
 static void run_case(struct group_member *member, struct muster_request *request)
 {
     char text[128] = "";
@@ -140,13 +142,13 @@ static void run_case(struct group_member *member, struct muster_request *request
     request->in = has_input ? in.host : NULL;
     request->out = out.host;
     pattern_fill(request, has_input ? in.host : out.host, member->rank, ranks);
-    send_there(member, &in);
-    send_there(member, &out);
-    struct muster_request seen = *request;
-    seen.in = has_input ? as_pointer(in.there) : NULL;
-    seen.out = as_pointer(out.there);
-    muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], &seen, NULL);
-    fetch(member, &out);
+    copy_to_gpu(member, &in);
+    copy_to_gpu(member, &out);
+    struct muster_request gpu_request = *request;
+    gpu_request.in = has_input ? as_pointer(in.gpu) : NULL;
+    gpu_request.out = as_pointer(out.gpu);
+    muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], &gpu_request, NULL);
+    copy_to_host(member, &out);
     if (status != MUSTER_OK || pattern_check(request, member->rank, ranks, text, sizeof text) > 0) {
         group_fail(member, "%s of %llu: %s", muster_collective_name(request->collective),
                    (unsigned long long)request->count,
@@ -221,7 +223,7 @@ static void time_one(struct group_member *member, void *argument)
     struct buffer in = make_buffer(member, size_bytes);
     struct buffer out = make_buffer(member, size_bytes);
     double host_ns = median_ns(member, in.host, out.host);
-    double gpu_ns = median_ns(member, as_pointer(in.there), as_pointer(out.there));
+    double gpu_ns = median_ns(member, as_pointer(in.gpu), as_pointer(out.gpu));
     if (member->rank == 0) {
         (void)printf("allreduce of %zu bytes, %d ranks of one process: %.2f ms, of a GPU %.2f ms\n",
                      size_bytes, TIMED_RANKS, host_ns / 1e6, gpu_ns / 1e6);
@@ -230,7 +232,7 @@ static void time_one(struct group_member *member, void *argument)
     free_buffer(&out);
 }
 
-static void what_it_takes_is_said(void **state)
+static void the_time_of_an_allreduce_is_printed(void **state)
 {
     (void)state;
     struct group group;
@@ -239,7 +241,7 @@ static void what_it_takes_is_said(void **state)
     group_finish(&group);
 }
 
-static void whether_there_can_be_a_dma_buf_is_said(void **state)
+static void whether_memory_can_be_exported_as_a_dma_buf_is_printed(void **state)
 {
     (void)state;
     struct muster_gpu_memory memory;
@@ -262,12 +264,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_takes_memory_of_a_gpu),
-        cmocka_unit_test(whether_there_can_be_a_dma_buf_is_said),
-        cmocka_unit_test(what_it_takes_is_said),
+        cmocka_unit_test(whether_memory_can_be_exported_as_a_dma_buf_is_printed),
+        cmocka_unit_test(the_time_of_an_allreduce_is_printed),
     };
-    if (!use("libcuda.so.1")) {
+    if (!load_cuda("libcuda.so.1")) {
         timed_count = PRETENDED_COUNT;
-        if (getenv("MUSTER_TEST_GPU") != NULL || !use(gpu_pretend_path())) {
+        if (getenv("MUSTER_TEST_GPU") != NULL || !load_cuda(gpu_pretend_path())) {
             (void)fprintf(stderr, "there is no GPU, or no libcuda.so.1 to use it\n");
             return EXIT_FAILURE;
         }

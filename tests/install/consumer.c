@@ -11,6 +11,7 @@ static muster_status nothing(muster_session *session, void *user)
     return MUSTER_OK;
 }
 
+/* Calls every public collective, so that all must link; it never runs. */
 static muster_status everything(muster_session *session)
 {
     double number = 1;

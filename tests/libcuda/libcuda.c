@@ -224,6 +224,8 @@ const struct gpu_pretend *gpu_pretend_controls(void)
 
 /* Attributes ----------------------------------------------------------------------------------- */
 
+/* Writes one attribute of the allocation that has this address; INVALID_VALUE for other memory and
+ * for unknown attributes. */
 static int get_attribute(void *ret_value, int attribute, uint64_t address)
 {
     const struct allocation *of = find(address);

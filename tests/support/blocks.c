@@ -5,7 +5,7 @@
 
 #include "collectives/call/call_plan.h"
 
-/* Elements that one rank has for another. */
+/* The number of elements that one rank sends to another. */
 static uint64_t between(const struct muster_shape *shape, uint64_t from, uint64_t to)
 {
     return (7 * from + 3 * to + from * to) % (2 * shape->count + 1);

@@ -9,7 +9,7 @@ enum { GROUP_CALL_DOUBLES = 2000 }; /* room in the buffers, all types */
 /* The request of each member, and the result. */
 struct group_calls {
     struct muster_request requests[GROUP_SIZE_MAX];
-    bool silent[GROUP_SIZE_MAX]; /* does not call */
+    bool silent[GROUP_SIZE_MAX]; /* this member makes no call */
     muster_status statuses[GROUP_SIZE_MAX];
     uint32_t suspects[GROUP_SIZE_MAX];
     char texts[GROUP_SIZE_MAX][MUSTER_ERROR_MAX];

@@ -28,6 +28,7 @@ static struct layout layout_of(muster_type type)
     }
 }
 
+/* Draws the bits of one float: mostly an ordinary number, sometimes a special one. */
 static uint64_t draw(struct layout layout, uint64_t *random)
 {
     const uint64_t fraction = test_random(random) & ((UINT64_C(1) << layout.fraction_bits) - 1);

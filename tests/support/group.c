@@ -100,6 +100,7 @@ static void make_context(struct group_member *member, muster_scope scope,
     must(muster_context_create(&options, &member->contexts[scope]));
 }
 
+/* Creates the member's contexts of the global, the local and the cross scope. */
 static void make_contexts(struct group_member *member, const char *algorithm)
 {
     const struct muster_topology *all = &member->group->topology;

@@ -181,7 +181,7 @@ uint64_t test_seed(void)
     const char *text = getenv("MUSTER_SEED");
     struct timespec now;
     (void)timespec_get(&now, TIME_UTC);
-    /* A second has a million seeds: runs that follow each other must not draw the same. */
+    /* The time in microseconds, so that two runs within one second have different seeds. */
     uint64_t seed = text != NULL ? strtoull(text, NULL, 10)
                                  : (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
     seed |= 1;

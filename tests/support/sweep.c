@@ -47,14 +47,14 @@ static void release(const struct sweep_memory *of, void *memory)
 static struct muster_request for_library(const struct sweep_memory *of,
                                          const struct muster_request *request)
 {
-    struct muster_request seen = *request;
+    struct muster_request library_request = *request;
     if (of != NULL && request->in != NULL) {
-        seen.in = of->for_library(request->in);
+        library_request.in = of->for_library(request->in);
     }
     if (of != NULL) {
-        seen.out = of->for_library(request->out);
+        library_request.out = of->for_library(request->out);
     }
-    return seen;
+    return library_request;
 }
 
 /* Where a call's output goes; in the mixed way it differs from rank to rank. */
@@ -75,15 +75,17 @@ static void bind_buffers(struct muster_request *request, const struct memory *me
     }
 }
 
+/* Runs one call whose buffers are bound, and checks its output, and that its input is unchanged. */
 static void run_bound(struct group_member *member, const struct muster_request *request,
                       const struct sweep_memory *of, bool in_place)
 {
-    const struct muster_request seen = for_library(of, request);
+    const struct muster_request library_request = for_library(of, request);
     uint32_t ranks = member->group->size;
     char text[128] = "";
     void *data = request->in == NULL ? request->out : (void *)request->in;
     pattern_fill(request, data, member->rank, ranks);
-    muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], &seen, NULL);
+    muster_status status =
+        muster_context_run(member->contexts[MUSTER_GLOBAL], &library_request, NULL);
     size_t wrong = 0;
     if (status == MUSTER_OK) {
         wrong = pattern_check(request, member->rank, ranks, text, sizeof text);
@@ -147,8 +149,9 @@ struct walk {
     size_t calls[MUSTER_COLLECTIVE_END];
 };
 
-/* Count and way number i. The type, the operation, the root and, where there is a choice, equal or
- * other blocks vary with each call. */
+/* Call number i of an algorithm: i stands for a count and a way of placing the buffers. The type,
+ * the operation, the root and, where there is a choice, even or uneven blocks vary with each call.
+ */
 static void run_call(struct walk *walk, size_t algorithm, size_t i)
 {
     struct group_member *member = walk->member;
@@ -195,7 +198,7 @@ static void run_algorithm(struct walk *walk, size_t algorithm)
     }
 }
 
-/* Some of all combinations, others each time. */
+/* Runs some hierarchical allreduces with combined exchanges, different ones each time. */
 static void run_combinations(struct walk *walk)
 {
     static const char *const exchanges[] = {
@@ -218,6 +221,8 @@ static void run_combinations(struct walk *walk)
     }
 }
 
+/* One member's part of a sweep: every algorithm, then some combinations of collective, type and
+ * operation. */
 static void sweep_member(struct group_member *member, void *argument)
 {
     const struct job *job = argument;

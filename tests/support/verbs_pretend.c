@@ -259,6 +259,8 @@ static bool may_live(void)
     return may;
 }
 
+/* Serves one pair: makes its connection fail if that is drawn, acknowledges its oldest delivered
+ * send, or delivers its next one. False: it has nothing to do. */
 static bool take_turn(struct pair *pair)
 {
     if (pair->state == IBV_QPS_ERR) {

@@ -52,8 +52,8 @@ static void set_number(const char *name, uint32_t number)
     (void)setenv(name, text, 1);
 }
 
-/* In the child. */
-static void become(const struct test_workers *workers, uint32_t index, const char *host)
+/* In the child: sets the environment and executes the worker program. */
+static void execute_worker(const struct test_workers *workers, uint32_t index, const char *host)
 {
     const char *bin = getenv("MUSTER_BIN");
     char program[512];
@@ -86,7 +86,7 @@ int test_workers_start(struct test_workers *workers, const char *host)
                    workers->job, index);
     worker->pid = fork();
     if (worker->pid == 0) {
-        become(workers, index, host);
+        execute_worker(workers, index, host);
     }
     if (worker->pid < 0) {
         worker->pid = 0;

@@ -28,10 +28,10 @@ enum {
 static const struct rig_transport verbs = {.name = "verbs", .transports = "verbs"};
 static const struct rig_transport with_tcp = {.name = "verbs, else TCP", .transports = "verbs,tcp"};
 
-static void strike_and_go_on(void (*strike)(void), const char *words)
+static void fail_and_recover(void (*inject_fault)(void), const char *words)
 {
     struct rig rig;
-    rig_flow_start(strike);
+    rig_flow_start(inject_fault);
     rig_init(&rig, &verbs, 2);
     rig_flow_expect_lost(&rig, words);
     rig_flow_expect_recovered(&rig);
@@ -56,8 +56,8 @@ static void break_last_pair(void)
 static void a_queue_pair_in_error_ends_its_link(void **state)
 {
     (void)state;
-    strike_and_go_on(break_first_pair, "RDMA device ");
-    strike_and_go_on(break_last_pair, "RDMA device ");
+    fail_and_recover(break_first_pair, "RDMA device ");
+    fail_and_recover(break_last_pair, "RDMA device ");
 }
 
 /* Drives both until the link has all its paths. */
@@ -85,7 +85,7 @@ static void a_link_of_several_queue_pairs_goes_on_without_one(void **state)
     rig_run(&rig, await_paths, &others);
     assert_int_equal(verbs_spy_pairs(), 2 * PATHS);
     rig_run(&rig, rig_flow_transfer, NULL);
-    assert_true(rig_flow.struck);
+    assert_true(rig_flow.injected);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(rig_flow.statuses[i], MUSTER_OK);
         assert_true(muster_fabric_figures(rig.fabrics[i]).connections_lost > 0);
@@ -160,7 +160,7 @@ static void receive_large(struct rig *rig)
     struct rig_counter counter = {.left = 1};
     struct muster_transfer receive = rig_receive(rig, 0, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
     receive.consume = rig_flow_consume;
-    rig_flow.strike = kill_oneself;
+    rig_flow.inject_fault = kill_oneself;
     rig_post(rig, 0, &counter, &receive);
     (void)!rig_wait(rig, 0, &counter);
 }
@@ -172,13 +172,13 @@ static void a_sender_killed_in_a_large_message_is_lost(void **state)
     rig_flow_start(NULL);
     child = rig_child_start(&verbs, send_large);
     rig_child_link(&child, &rig, &verbs);
-    rig_flow.strike = kill_peer;
+    rig_flow.inject_fault = kill_peer;
     struct rig_counter counter = {.left = 1};
     struct muster_transfer receive = rig_receive(&rig, 1, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
     receive.consume = rig_flow_consume;
     rig_post(&rig, 0, &counter, &receive);
     assert_int_equal(rig_wait(&rig, 0, &counter), MUSTER_REJOIN);
-    assert_true(rig_flow.struck);
+    assert_true(rig_flow.injected);
     assert_non_null(strstr(counter.reason, "link to rank 1 (host host-0): "));
     rig_child_finish(&child, &rig);
     rig_flow_finish();
@@ -210,13 +210,13 @@ static void a_sender_stopped_in_a_large_message_is_waited_for(void **state)
     rig_flow_start(NULL);
     child = rig_child_start(&verbs, send_large);
     rig_child_link(&child, &rig, &verbs);
-    rig_flow.strike = stop_peer;
+    rig_flow.inject_fault = stop_peer;
     struct rig_counter counter = {.left = 1};
     struct muster_transfer receive = rig_receive(&rig, 1, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
     receive.consume = rig_flow_consume;
     rig_post(&rig, 0, &counter, &receive);
     int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
-    while (!rig_flow.struck && muster_clock_ns() < deadline_ns) {
+    while (!rig_flow.injected && muster_clock_ns() < deadline_ns) {
         rig_progress(&rig, 0, 10);
     }
     assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &counter.finished,
@@ -274,15 +274,15 @@ static void links_use_tcp_when_lockable_memory_runs_out(void **state)
     limit_memory(RLIM_INFINITY);
     rig_init(&rig, &with_tcp, 2);
     rig_run(&rig, rig_exchange, NULL);
-    size_t of_a_link = verbs_spy_region_bytes(); /* both ends are here */
-    assert_int_equal(verbs_spy_pairs() > 0, of_a_link > 0);
+    size_t link_bytes = verbs_spy_region_bytes(); /* of both ends, which are in this process */
+    assert_int_equal(verbs_spy_pairs() > 0, link_bytes > 0);
     rig_finish(&rig);
 
     rig_flow_start(NULL);
-    limit_memory(of_a_link + of_a_link / 2);
+    limit_memory(link_bytes + link_bytes / 2);
     rig_init(&rig, &with_tcp, 4);
     rig_run(&rig, move_and_exchange, NULL);
-    assert_true(verbs_spy_region_bytes() > 0 && verbs_spy_region_bytes() <= 2 * of_a_link);
+    assert_true(verbs_spy_region_bytes() > 0 && verbs_spy_region_bytes() <= 2 * link_bytes);
     assert_int_equal(rig_flow.statuses[0], MUSTER_OK);
     assert_true(rig_filled(rig_flow.in, RIG_FLOW_BYTES, RIG_FLOW_SEED));
     rig_finish(&rig);

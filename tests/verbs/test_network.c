@@ -114,19 +114,19 @@ static void fail_device(void)
     guest_plug(0, false);
 }
 
-static void mend_device(void)
+static void repair_device(void)
 {
     verbs_spy_make_fatal(false);
     guest_plug(0, true);
 }
 
-static void strike_and_mend(void (*strike)(void), const char *words, void (*mend)(void))
+static void fail_and_repair(void (*inject_fault)(void), const char *words, void (*repair)(void))
 {
     struct rig rig;
-    rig_flow_start(strike);
+    rig_flow_start(inject_fault);
     rig_init(&rig, &network, 2);
     rig_flow_expect_lost(&rig, words);
-    mend();
+    repair();
     rig_flow_expect_recovered(&rig);
     assert_true(verbs_spy_pairs() > 0);
     rig_finish(&rig);
@@ -137,19 +137,19 @@ static void strike_and_mend(void (*strike)(void), const char *words, void (*mend
 static void a_cable_is_pulled_and_put_back(void **state)
 {
     (void)state;
-    strike_and_mend(pull_cable, "RDMA device rxe", put_cable_back);
+    fail_and_repair(pull_cable, "RDMA device rxe", put_cable_back);
 }
 
 static void an_interface_goes_down_and_comes_back(void **state)
 {
     (void)state;
-    strike_and_mend(switch_off, "RDMA device rxe", switch_on);
+    fail_and_repair(switch_off, "RDMA device rxe", switch_on);
 }
 
 static void a_device_that_is_gone_ends_its_links(void **state)
 {
     (void)state;
-    strike_and_mend(fail_device, "RDMA device rxe0: local catastrophic error", mend_device);
+    fail_and_repair(fail_device, "RDMA device rxe0: local catastrophic error", repair_device);
 }
 
 static void a_port_that_went_down_is_noticed_and_tcp_is_used(void **state)
@@ -161,7 +161,7 @@ static void a_port_that_went_down_is_noticed_and_tcp_is_used(void **state)
     rig_run(&rig, rig_exchange, NULL);
     assert_true(verbs_spy_pairs() > 0);
     guest_plug(0, false);
-    rig_flow.struck = true;
+    rig_flow.injected = true;
     rig_flow_expect_lost(&rig, "RDMA device rxe");
     rig_flow_expect_recovered(&rig);
     assert_int_equal(verbs_spy_pairs(), 0);
@@ -173,7 +173,7 @@ static void a_port_that_went_down_is_noticed_and_tcp_is_used(void **state)
 
 /* Of several devices --------------------------------------------------------------------------- */
 
-static void take_two_each(uint32_t rank, struct fabric_wish *wish)
+static void use_two_devices_each(uint32_t rank, struct fabric_wish *wish)
 {
     if (wish != NULL) {
         wish->options.verbs_device = rank % 2 == 0 ? "rxe0,rxe1" : "rxe2,rxe3";
@@ -183,7 +183,7 @@ static void take_two_each(uint32_t rank, struct fabric_wish *wish)
 /* One path goes between rxe0 and rxe2, one between rxe1 and rxe3. */
 static const struct rig_transport two_each = {.name = "verbs, 2 paths between two devices each",
                                               .transports = "verbs",
-                                              .prepare = take_two_each};
+                                              .prepare = use_two_devices_each};
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): other functions of this type change it */
 static uint32_t pull_first_cable(uint32_t count, unsigned *seed)
@@ -194,7 +194,7 @@ static uint32_t pull_first_cable(uint32_t count, unsigned *seed)
     return 1;
 }
 
-/* The path was dialled in vain. */
+/* Waits until an attempt to open the path again has failed. */
 static void put_first_cable_back(void)
 {
     await_in_log("no further path over RDMA: RDMA device rxe0: its port 1 is");
@@ -226,14 +226,15 @@ static uint32_t count_words(const char *text, const char *words)
     return count;
 }
 
-/* The failed path is dialled again while that is in vain, which each end logs once, and opened when
+/* The failed path is dialled again, which fails and is logged once by each end, and is opened when
  * it is possible. */
-static void lose_one_and_go_on(uint32_t (*cut)(uint32_t count, unsigned *seed), void (*mend)(void))
+static void lose_one_and_go_on(uint32_t (*cut)(uint32_t count, unsigned *seed),
+                               void (*repair)(void))
 {
     char text[LOG_BYTES];
     start_log();
     fault_injector_run(&(struct fault_injection){
-        .transport = &two_each, .connections = 2, .times = 1, .cut = cut, .mend = mend});
+        .transport = &two_each, .connections = 2, .times = 1, .cut = cut, .repair = repair});
     finish_log(text);
     assert_in_range(count_words(text, "no further path over RDMA: "), 1, 2);
     verbs_spy_expect_nothing_held();

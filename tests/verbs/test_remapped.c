@@ -101,48 +101,48 @@ static void memory_that_is_mapped_again_is_sent_as_it_is_now(void **state)
     }
 }
 
-/* A child that writes into its copies of the buffers, and lives until it is told to end. Its status
- * shows that it could access them. */
+/* A child that writes into its copies of the buffers, and lives until it reads a byte. Its exit
+ * status shows that it could access them. */
 struct child {
     pid_t process;
-    int tell[2], told[2]; /* pipes, to it and from it */
+    int to_child[2], from_child[2]; /* pipes */
 };
 
-static void live(const struct child *child, int32_t *in, int32_t *out)
+static void run_child(const struct child *child, int32_t *in, int32_t *out)
 {
     char word = 'w';
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     memset(in, 0x5a, BYTES);
     memset(out, 0x5a, BYTES);
-    bool written = write(child->told[1], &word, 1) == 1;
-    bool ended = read(child->tell[0], &word, 1) == 1;
+    bool written = write(child->from_child[1], &word, 1) == 1;
+    bool ended = read(child->to_child[0], &word, 1) == 1;
     _exit(written && ended && in[COUNT - 1] == 0x5a5a5a5a ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
-static bool bear(struct child *child, int32_t *in, int32_t *out)
+static bool start_child(struct child *child, int32_t *in, int32_t *out)
 {
     char word = 0;
-    if (pipe(child->tell) != 0 || pipe(child->told) != 0) {
+    if (pipe(child->to_child) != 0 || pipe(child->from_child) != 0) {
         return false;
     }
     child->process = fork();
     if (child->process == 0) {
-        live(child, in, out);
+        run_child(child, in, out);
     }
-    (void)close(child->told[1]);
-    bool lives = child->process > 0 && read(child->told[0], &word, 1) == 1;
-    (void)close(child->told[0]);
+    (void)close(child->from_child[1]);
+    bool lives = child->process > 0 && read(child->from_child[0], &word, 1) == 1;
+    (void)close(child->from_child[0]);
     return lives;
 }
 
-static bool end_well(const struct child *child)
+static bool end_child(const struct child *child)
 {
     char word = 'e';
-    int how = -1;
-    bool told = write(child->tell[1], &word, 1) == 1;
-    (void)close(child->tell[0]);
-    (void)close(child->tell[1]);
-    return waitpid(child->process, &how, 0) == child->process && told && how == 0;
+    int wait_status = -1;
+    bool sent = write(child->to_child[1], &word, 1) == 1;
+    (void)close(child->to_child[0]);
+    (void)close(child->to_child[1]);
+    return waitpid(child->process, &wait_status, 0) == child->process && sent && wait_status == 0;
 }
 
 static void work_beside_children(struct group_member *member, void *argument)
@@ -153,14 +153,14 @@ static void work_beside_children(struct group_member *member, void *argument)
     bool good = in != NULL && out != NULL && add_up(member, in, out, 0);
     (void)argument;
     for (int32_t i = 0; i < CHILDREN && good; i++) {
-        if (!bear(&children[i], in, out)) {
+        if (!start_child(&children[i], in, out)) {
             group_fail(member, "child %d cannot write into its memory", i);
             return;
         }
         good = add_up(member, in, out, i + 1) && add_up(member, in, out, -i);
     }
     for (int32_t i = 0; i < CHILDREN && good; i++) {
-        if (!end_well(&children[i])) {
+        if (!end_child(&children[i])) {
             group_fail(member, "child %d has not its own memory", i);
         }
     }

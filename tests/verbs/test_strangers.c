@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { LIVES = 25, MUTATIONS_MAX = 4 };
+enum { GREETINGS = 25, MUTATIONS_MAX = 4 };
 
 static const struct rig_transport verbs = {.name = "verbs", .transports = "verbs"};
 
@@ -49,7 +49,8 @@ static void await_answer(struct rig *rig, int fd)
     assert_true(got >= 0 || errno == ECONNRESET);
 }
 
-/* Like a member, except for this greeting; rank 0 goes on with the next rig in any case. */
+/* Connects with a valid hello and then sends this greeting. Rank 0 must answer or close, and hold
+ * nothing afterwards. */
 static void greet(const unsigned char *greeting, size_t size, bool silent)
 {
     struct rig rig;
@@ -75,17 +76,17 @@ static void a_wrong_greeting_does_no_harm(void **state)
 {
     (void)state;
     unsigned char greeting[VERBS_GREETING_SIZE];
-    uint64_t dice = test_seed() | 1;
+    uint64_t random = test_seed() | 1;
     muster_log_set_level(MUSTER_LOG_ERROR);
-    for (int i = 0; i < LIVES; i++) {
+    for (int i = 0; i < GREETINGS; i++) {
         make_greeting(NULL, greeting);
-        uint32_t mutations = 1 + test_random_below(&dice, MUTATIONS_MAX);
+        uint32_t mutations = 1 + test_random_below(&random, MUTATIONS_MAX);
         for (uint32_t k = 0; k < mutations; k++) {
-            greeting[test_random_below(&dice, sizeof greeting)] =
-                (unsigned char)test_random_below(&dice, 256);
+            greeting[test_random_below(&random, sizeof greeting)] =
+                (unsigned char)test_random_below(&random, 256);
         }
-        bool cut = test_random_below(&dice, 4) == 0;
-        greet(greeting, cut ? test_random_below(&dice, sizeof greeting) : sizeof greeting, cut);
+        bool cut = test_random_below(&random, 4) == 0;
+        greet(greeting, cut ? test_random_below(&random, sizeof greeting) : sizeof greeting, cut);
     }
     muster_log_set_level(MUSTER_LOG_WARN);
 }

@@ -75,7 +75,7 @@ static size_t variant_of(unsigned local, unsigned cross, unsigned world, unsigne
     return numbered("hierarchical") + variant * MUSTER_ALGORITHM_ROWS_MAX;
 }
 
-/* The same in 2^doublings pieces. */
+/* The number of the same algorithm in 2^doublings pieces. */
 static size_t in_pieces(size_t algorithm, unsigned doublings)
 {
     return algorithm + (size_t)MUSTER_HIERARCHY_PIECES(doublings) * MUSTER_ALGORITHM_ROWS_MAX;
@@ -127,7 +127,7 @@ static void all_pairs_of_exchanges_between_hosts_and_racks_are_proven(void **sta
     }
 }
 
-/* With as many elements as pieces, fewer, and many. */
+/* The counts are below, at and far above the numbers of pieces. */
 static void every_number_of_pieces_is_proven(void **state)
 {
     (void)state;

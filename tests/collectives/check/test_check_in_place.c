@@ -16,7 +16,7 @@
 
 enum { RANKS = 2, COUNT = 3, PROGRAMS = 100000, STEPS = 4 };
 
-/* The same on both ranks: an exchange of INPUT, then local steps. */
+/* The same schedule on both ranks: they exchange INPUT, then do local steps. */
 struct program {
     struct muster_shape shapes[RANKS];
     struct muster_schedule schedules[RANKS];
@@ -61,8 +61,8 @@ static bool is_proven(const struct program *program)
     return result.proven;
 }
 
-/* The result of always walking both ways. */
-static bool holds(const struct program *program, bool in_place)
+/* Checks races and values of one walk: in place, or out of place. */
+static bool passes_walk(const struct program *program, bool in_place)
 {
     struct muster_walk walk;
     assert_int_equal(muster_walk_init(program->schedules, RANKS, &walk), MUSTER_OK);
@@ -79,8 +79,8 @@ static bool holds(const struct program *program, bool in_place)
 
 static const struct muster_span everything = {.count = COUNT};
 
-/* OUTPUT is set to the peer's data, then the rank's own is added: in place that is overwritten by
- * then. */
+/* OUTPUT is set to the peer's data, then the rank's own data is added. In place, the first step has
+ * overwritten the rank's own data. */
 static void overwrite_and_reduce(struct muster_builder *builder, uint64_t random)
 {
     (void)random;
@@ -94,7 +94,7 @@ static void overwrite_and_reduce(struct muster_builder *builder, uint64_t random
     muster_builder_reduce(builder, MUSTER_SCRATCH, span, MUSTER_OUTPUT, 0);
 }
 
-/* The result is right first; the late read of INPUT does not change it. */
+/* The result is complete before INPUT is read once more, so that read does not change it. */
 static void read_late(struct muster_builder *builder, uint64_t random)
 {
     (void)random;
@@ -161,8 +161,8 @@ static void random_programs_get_the_result_of_walking_both_ways(void **state)
     size_t only_out_of_place = 0;
     for (int i = 0; i < PROGRAMS; i++) {
         struct program program = make(some_steps, test_random(&random));
-        bool out_of_place = holds(&program, false);
-        bool both = out_of_place && holds(&program, true);
+        bool out_of_place = passes_walk(&program, false);
+        bool both = out_of_place && passes_walk(&program, true);
         assert_true(is_proven(&program) == both);
         proven += both ? 1 : 0;
         only_out_of_place += out_of_place && !both ? 1 : 0;

@@ -112,7 +112,7 @@ struct element {
     uint32_t term;
 };
 
-/* In any order, some more than once. */
+/* Draws cuts in any order; some may be equal. */
 static void make_cuts(uint64_t *random, uint64_t *ret_cuts)
 {
     for (size_t i = 0; i < CUTS; i++) {

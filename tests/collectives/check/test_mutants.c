@@ -56,8 +56,8 @@ static void must_be_rejected(struct subject *subject, const struct muster_schedu
     subject->mutants++;
 }
 
-/* True if it is reduced into an element that a later step reduces in turn, so that it is counted
- * either way. */
+/* True if a later step reduces the target of this step in turn, so that its data is counted with
+ * the mutation, too. */
 static bool is_reduced_later(const struct muster_schedule *schedule, size_t index)
 {
     const struct muster_step *step = &schedule->steps[index];
@@ -71,41 +71,43 @@ static bool is_reduced_later(const struct muster_schedule *schedule, size_t inde
     return false;
 }
 
-/* True if it was copied from where the mutant reads it, to the same offset, so that it is the same.
- */
+/* True if an earlier step has copied the data from the mutant's source to the original source at
+ * the same offset, so that both hold the same. */
 static bool is_copied_before(const struct muster_schedule *schedule, size_t index,
-                             const struct muster_step *was)
+                             const struct muster_step *original)
 {
     const struct muster_step *step = &schedule->steps[index];
-    for (size_t i = 0; step->source != was->source && i < index; i++) {
+    for (size_t i = 0; step->source != original->source && i < index; i++) {
         const struct muster_step *copy = &schedule->steps[i];
         if (copy->kind == MUSTER_STEP_COPY && copy->source == step->source &&
-            copy->target == was->source && copy->span.offset == copy->at &&
-            copy->span.offset <= was->span.offset &&
-            was->span.offset + was->span.count <= copy->span.offset + copy->span.count) {
+            copy->target == original->source && copy->span.offset == copy->at &&
+            copy->span.offset <= original->span.offset &&
+            original->span.offset + original->span.count <= copy->span.offset + copy->span.count) {
             return true;
         }
     }
     return false;
 }
 
+/* Applies the mutation to one step at a time. Each mutant must be rejected, unless it is known to
+ * make no difference. */
 static void for_each_step(struct subject *subject, const char *name, step_mutation mutate)
 {
     subject->mutation = name;
     struct muster_schedule *mutant = test_copy_all(subject->right, subject->ranks);
     for (uint32_t rank = 0; rank < subject->ranks; rank++) {
         for (size_t i = 0; i < mutant[rank].step_count; i++) {
-            struct muster_step was = mutant[rank].steps[i];
-            bool nothing =
-                was.span.count == 0 && subject->job->plans[0].collective != MUSTER_BARRIER;
+            struct muster_step original = mutant[rank].steps[i];
+            bool is_empty =
+                original.span.count == 0 && subject->job->plans[0].collective != MUSTER_BARRIER;
             bool applies = mutate(&subject->job->shapes[rank], &mutant[rank].steps[i]);
-            bool alike = (mutant[rank].steps[i].target != was.target &&
-                          is_reduced_later(&mutant[rank], i)) ||
-                         is_copied_before(&mutant[rank], i, &was);
-            if (applies && !nothing && !alike) {
+            bool is_equivalent = (mutant[rank].steps[i].target != original.target &&
+                                  is_reduced_later(&mutant[rank], i)) ||
+                                 is_copied_before(&mutant[rank], i, &original);
+            if (applies && !is_empty && !is_equivalent) {
                 must_be_rejected(subject, mutant, rank, i);
             }
-            mutant[rank].steps[i] = was;
+            mutant[rank].steps[i] = original;
         }
     }
     test_finish_all(mutant, subject->ranks);
@@ -309,6 +311,7 @@ static bool far_round(const struct muster_shape *shape, struct muster_step *step
     return true;
 }
 
+/* All mutations of one field of one step. */
 static void change_fields(struct subject *subject)
 {
     for_each_step(subject, "another peer", other_peer);
@@ -409,12 +412,12 @@ static size_t other_end(const struct muster_schedule *schedules, uint32_t rank, 
 static void renumber(struct muster_schedule *schedule)
 {
     uint32_t round = 0;
-    uint32_t was = 0;
+    uint32_t previous = 0;
     for (size_t i = 0; i < schedule->step_count; i++) {
         struct muster_step *step = &schedule->steps[i];
         bool first = i == 0 || step->lane != schedule->steps[i - 1].lane;
-        round = first ? 0 : step->round != was ? round + 1 : round;
-        was = step->round;
+        round = first ? 0 : step->round != previous ? round + 1 : round;
+        previous = step->round;
         step->round = round;
     }
 }

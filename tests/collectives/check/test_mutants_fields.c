@@ -32,8 +32,8 @@ static const struct field step_fields[] = {
     FIELD(muster_step, span.offset), FIELD(muster_step, span.count), FIELD(muster_step, at),
 };
 
-/* Without the steps and their number, which are memory; and without large scratch, which is right.
- */
+/* The fields of a schedule that are changed. Not changed are the steps and their number, because
+ * they describe memory, and the size of SCRATCH, because a larger one is right. */
 static const struct field schedule_fields[] = {
     FIELD(muster_schedule, rank),        FIELD(muster_schedule, ranks),
     FIELD(muster_schedule, input_count), FIELD(muster_schedule, output_count),

@@ -19,7 +19,8 @@ static void counts_for(uint32_t ranks, uint64_t counts[COUNTS])
     }
 }
 
-/* Of the busiest rank. Only in an alltoallv a plan knows no more than its own rank's sizes. */
+/* The formula of the busiest rank. In an alltoallv the plan of a rank knows only the rank's own
+ * sizes, so all plans are compared; in other collectives one plan gives it. */
 static struct muster_formula formula_of(const struct test_job *job)
 {
     struct muster_formula formula;
@@ -51,8 +52,8 @@ static void prove_one(size_t algorithm, const struct muster_plan *plan, bool une
     test_job_finish(&job);
 }
 
-/* Also in place, where that is another schedule; and with uneven blocks, where the collective has
- * them. */
+/* Proves the plan, also in place if that has another schedule, and with uneven blocks if the
+ * collective may have them. */
 static void prove(size_t algorithm, const struct muster_plan *plan)
 {
     if (!test_fits(algorithm, plan)) {

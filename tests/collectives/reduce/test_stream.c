@@ -40,7 +40,7 @@ static void copies_are_copies_at_every_alignment(void **state)
     }
 }
 
-static void keep_left(void *out, const void *left, const void *right, size_t count,
+static void copy_left(void *out, const void *left, const void *right, size_t count,
                       muster_type type, void *user_data)
 {
     (void)right;
@@ -77,7 +77,7 @@ static void results_are_those_of_the_kernels(void **state)
         {.type = MUSTER_BFLOAT16, .op = MUSTER_AVERAGE},
         {.type = MUSTER_UINT8, .op = MUSTER_BITWISE_XOR},
         {.type = MUSTER_BOOL, .op = MUSTER_LOGICAL_AND},
-        {.type = MUSTER_INT16, .op = MUSTER_USER, .user_function = keep_left},
+        {.type = MUSTER_INT16, .op = MUSTER_USER, .user_function = copy_left},
     };
     uint64_t random = test_seed();
     for (size_t i = 0; i < sizeof reductions / sizeof reductions[0]; i++) {

@@ -22,12 +22,12 @@ struct timing {
     uint32_t members, count;
     double us[MUSTER_AUTOTUNE_ALGORITHMS_MAX];
     double noise;   /* a call takes up to this share longer, one in ten much longer */
-    double late_us; /* the others come to calls so much after member 0, or up to twice that */
+    double late_us; /* the others start each call later than member 0, by 1 to 2 times this */
     double predicted_us;
-    uint32_t change;                                  /* with this call everything gets faster */
-    double before_us[MUSTER_AUTOTUNE_ALGORITHMS_MAX]; /* until then */
-    uint32_t made;                                    /* calls, of all */
-    uint32_t calls[MUSTER_AUTOTUNE_ALGORITHMS_MAX];   /* and of each */
+    uint32_t change; /* from this call on, calls take us[], before it before_us[] */
+    double before_us[MUSTER_AUTOTUNE_ALGORITHMS_MAX];
+    uint32_t made;                                  /* calls so far, of all algorithms */
+    uint32_t calls[MUSTER_AUTOTUNE_ALGORITHMS_MAX]; /* calls so far, of each algorithm */
     uint32_t rounds;
 };
 
@@ -156,7 +156,7 @@ static void the_fastest_is_found_or_the_predicted_one_is_as_good(void **state)
     }
 }
 
-/* In any noise. */
+/* With any noise, and with members that start calls late. */
 static void every_candidate_has_a_turn_and_the_run_ends(void **state)
 {
     (void)state;
@@ -175,8 +175,8 @@ static void every_candidate_has_a_turn_and_the_run_ends(void **state)
     }
 }
 
-/* What the calls took beyond the fastest algorithm's time, not counting so many first calls of
- * each, which nothing could be known before. */
+/* The time that the calls took beyond that of the fastest algorithm. The first `calls` calls of
+ * each algorithm are not counted, because its speed is not known before them. */
 static double excess_after(const struct timing *timing, uint32_t calls)
 {
     double excess_us = 0;

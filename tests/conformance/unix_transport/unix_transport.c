@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-enum { READS_MAX = 16 }; /* in one go, then other links have their turn */
+enum { READS_MAX = 16 }; /* at a time, then other links are polled */
 
 /* The fabric's object. */
 struct toy {
@@ -90,7 +90,8 @@ static bool next_bytes(struct toy_end *end)
            copy_out(end, end->frame.data, end->frame.size);
 }
 
-/* As much as the socket takes. What fails is said by receiving. */
+/* Sends as much as the socket takes. Its errors are left to the receiving side, which gets them
+ * too. */
 static void flush(struct toy_end *end)
 {
     struct muster_watch *watch = &end->path->pending.watch;
@@ -127,7 +128,7 @@ static muster_status end_frame(struct toy_path *path)
     return muster_whole_frame_complete(&path->end->match, &path->arrival);
 }
 
-/* So many bytes of the header or the payload are there. */
+/* `size` bytes of the header or the payload have been received. */
 static muster_status arrived(struct toy_path *path, uint32_t size)
 {
     if (path->in_payload) {
@@ -201,7 +202,7 @@ static int open_socket(const char *name, int (*begin)(int, const struct sockaddr
     return begun ? TAKE_FD(fd) : -1;
 }
 
-/* The socket is empty, so that it takes all, or is useless. */
+/* Nothing has been sent before, so the socket takes all bytes unless the connection is broken. */
 static bool send_all(const struct toy_path *path, const unsigned char *bytes, size_t size)
 {
     return send(path->pending.watch.fd, bytes, size, MSG_NOSIGNAL) == (ssize_t)size;
@@ -355,7 +356,7 @@ static void send_goodbye(struct muster_link *link)
     }
 }
 
-/* What the kernel has the peer can read when this process is gone. */
+/* The kernel delivers what it has taken, even if this process ends. */
 static bool goodbye_done(const struct muster_link *link)
 {
     const struct toy_end *end = link->end;

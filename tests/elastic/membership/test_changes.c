@@ -1,7 +1,7 @@
 /* Members join, leave, die and are suspected while the job goes on. */
 #include "tests/elastic/membership/drive.h"
 
-/* a0 a1 | b0 b1 in generation 1. */
+/* Members a0 and a1 on host a, b0 and b1 on host b, in generation 1. */
 static void start_four(struct drive *d)
 {
     drive_init(d, 2, 8, 4);
@@ -320,7 +320,7 @@ static void a_closed_connection_alone_revokes_only_when_the_member_is_dead(void 
     drive_finish(&d);
 }
 
-static void a_member_that_reconnects_in_time_disturbs_nobody(void **state)
+static void a_member_that_reconnects_in_time_is_not_suspected_and_the_job_runs_on(void **state)
 {
     (void)state;
     struct drive d;
@@ -417,7 +417,7 @@ static void a_restart_of_the_service_gives_fresh_leases_and_keeps_the_rest(void 
     drive_finish(&d);
 }
 
-static void time_that_stands_still_or_runs_backward_kills_nobody(void **state)
+static void no_member_dies_while_time_stands_still_or_runs_backward(void **state)
 {
     (void)state;
     struct drive d;
@@ -434,7 +434,7 @@ static void time_that_stands_still_or_runs_backward_kills_nobody(void **state)
 
 /* Sizes --------------------------------------------------------------------------------------- */
 
-static void a_resize_below_the_size_asks_the_highest_ranks_and_nobody_else_to_leave(void **state)
+static void a_resize_below_the_size_asks_only_the_highest_ranks_to_leave(void **state)
 {
     (void)state;
     struct drive d;
@@ -483,7 +483,7 @@ static void a_resize_while_forming_asks_when_the_generation_has_formed(void **st
     drive_finish(&d);
 }
 
-static void a_resize_that_a_death_has_fulfilled_asks_nobody(void **state)
+static void a_resize_that_a_death_has_fulfilled_asks_no_member_to_leave(void **state)
 {
     (void)state;
     struct drive d;
@@ -532,17 +532,17 @@ int main(void)
         cmocka_unit_test(a_report_of_a_second_death_counts_while_the_next_generation_forms),
         cmocka_unit_test(a_late_report_of_one_that_has_arrived_changes_nothing),
         cmocka_unit_test(a_closed_connection_alone_revokes_only_when_the_member_is_dead),
-        cmocka_unit_test(a_member_that_reconnects_in_time_disturbs_nobody),
+        cmocka_unit_test(a_member_that_reconnects_in_time_is_not_suspected_and_the_job_runs_on),
         cmocka_unit_test(the_time_to_arrive_may_be_shorter_than_the_lease),
         cmocka_unit_test(a_silent_member_loses_its_lease_and_the_generation_is_over),
         cmocka_unit_test(a_death_while_forming_starts_the_next_generation_at_once),
         cmocka_unit_test(members_that_die_at_the_same_moment_are_not_in_the_next_generation),
         cmocka_unit_test(a_restart_of_the_service_gives_fresh_leases_and_keeps_the_rest),
-        cmocka_unit_test(time_that_stands_still_or_runs_backward_kills_nobody),
-        cmocka_unit_test(a_resize_below_the_size_asks_the_highest_ranks_and_nobody_else_to_leave),
+        cmocka_unit_test(no_member_dies_while_time_stands_still_or_runs_backward),
+        cmocka_unit_test(a_resize_below_the_size_asks_only_the_highest_ranks_to_leave),
         cmocka_unit_test(a_resize_back_up_takes_the_request_to_leave_back),
         cmocka_unit_test(a_resize_while_forming_asks_when_the_generation_has_formed),
-        cmocka_unit_test(a_resize_that_a_death_has_fulfilled_asks_nobody),
+        cmocka_unit_test(a_resize_that_a_death_has_fulfilled_asks_no_member_to_leave),
         cmocka_unit_test(a_resize_of_a_forming_job_to_the_number_that_waits_forms_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

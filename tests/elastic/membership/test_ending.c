@@ -1,7 +1,7 @@
 /* Members finish, the job ends, and begins anew. */
 #include "tests/elastic/membership/drive.h"
 
-/* a0 a1 b0 in generation 1. */
+/* Members a0 and a1 on host a, b0 on host b, in generation 1. */
 static void start_three(struct drive *d)
 {
     drive_init(d, 2, 8, 3);
@@ -23,7 +23,7 @@ static void check_standing(const struct drive *d, const char *id, muster_status 
     }
 }
 
-static void a_member_that_finishes_disturbs_nobody(void **state)
+static void a_member_that_finishes_leaves_the_job_running_for_the_others(void **state)
 {
     (void)state;
     struct drive d;
@@ -269,7 +269,7 @@ static void only_the_last_departures_and_generations_are_remembered_oldest_first
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_member_that_finishes_disturbs_nobody),
+        cmocka_unit_test(a_member_that_finishes_leaves_the_job_running_for_the_others),
         cmocka_unit_test(the_job_ends_when_all_have_finished),
         cmocka_unit_test(a_member_that_joins_while_others_finish_has_finished_too),
         cmocka_unit_test(a_report_while_others_finish_is_refused_and_revokes_nothing),

@@ -197,6 +197,8 @@ static void check_survivors_keep_their_order(const struct walk *w,
     }
 }
 
+/* The invariants of a generation that has just formed: its members have arrived, rank 0 has the
+ * newest state, and ranks are ordered by racks, hosts and seniority. */
 static void check_formed(struct walk *w, const char *joiner)
 {
     struct muster_generation_view g = muster_membership_generation(w->d.membership);
@@ -254,6 +256,8 @@ static void check_always(struct walk *w)
 
 /* Events -------------------------------------------------------------------------------------- */
 
+/* Applies one event. A check must leave the state as it is and predict the status, a refused event
+ * must change nothing, and the invariants must hold afterwards. */
 static muster_status step_once(struct walk *w, const struct muster_event *event)
 {
     static char after[TEXT_SIZE];
@@ -393,6 +397,7 @@ static void all_join(struct walk *w)
     }
 }
 
+/* Draws one event: joins and the passing of time are the most frequent. */
 static void random_step(struct walk *w)
 {
     unsigned worker = below(w, WORKERS);

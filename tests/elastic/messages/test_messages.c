@@ -236,6 +236,7 @@ static void values_survive_the_trip(void **state)
     }
 }
 
+/* A response for a formed generation, with random values in all fields. */
 static struct muster_join_response any_formed(void)
 {
     struct muster_join_response formed = {.formed = true, .generation = 1 + below(1000)};
@@ -298,6 +299,7 @@ static void a_formed_generation_survives_the_trip(void **state)
     }
 }
 
+/* A job with random values in all fields. */
 static struct muster_job_response any_job(void)
 {
     struct muster_job_response job = {.phase = (enum muster_job_phase)below(4)};

@@ -79,7 +79,7 @@ static int open_connection(const struct fixture *fixture)
 }
 
 /* One request on a connection of its own. */
-static struct web_response ask(const struct fixture *fixture, const char *method, const char *body)
+static struct web_response post(const struct fixture *fixture, const char *method, const char *body)
 {
     int fd = open_connection(fixture);
     assert_true(web_post(fd, method, "", body));
@@ -163,7 +163,7 @@ static void a_job_of_four_lives_from_join_to_end(void **state)
     (void)snprintf(body, sizeof body,
                    "{'job':'j','member':'%s','generation':1,'reason':'LEAVE_REASON_PLANNED'}",
                    test_member(3));
-    expect(ask(fixture, "Leave", body), 200, "");
+    expect(post(fixture, "Leave", body), 200, "");
     expect(web_read(fixture->fds[3]), 400, "failed_precondition");
     for (unsigned i = 0; i < 3; i++) {
         expect_revoked(fixture, i);
@@ -179,7 +179,7 @@ static void a_job_of_four_lives_from_join_to_end(void **state)
     (void)snprintf(body, sizeof body,
                    "{'job':'j','member':'%s','generation':2,'suspect':2,'why':'no answer'}",
                    test_member(0));
-    expect(ask(fixture, "Report", body), 200, "");
+    expect(post(fixture, "Report", body), 200, "");
     for (unsigned i = 0; i < 3; i++) {
         expect_revoked(fixture, i);
         send_join(fixture, i, 2, 4); /* the suspect, too: a sign of life */
@@ -188,11 +188,11 @@ static void a_job_of_four_lives_from_join_to_end(void **state)
         expect(web_read(fixture->fds[i]), 200, "");
         send_watch(fixture, i, 3);
     }
-    expect(ask(fixture, "Resize", "{'job':'j','targetSize':2}"), 200, "");
+    expect(post(fixture, "Resize", "{'job':'j','targetSize':2}"), 200, "");
     struct web_response response = web_read(fixture->fds[2]);
     assert_true(json_is_true(test_part(response.json, "leave")));
     web_response_finish(&response);
-    expect(ask(fixture, "EndJob", "{'job':'j','why':'enough'}"), 200, "");
+    expect(post(fixture, "EndJob", "{'job':'j','why':'enough'}"), 200, "");
     response = web_read(fixture->fds[1]);
     assert_non_null(strstr(test_part_text(response.json, "message"), "enough"));
     expect(response, 400, "failed_precondition");
@@ -206,7 +206,7 @@ static void a_crowd_of_held_requests_is_answered_at_once(void **state)
     for (unsigned i = 0; i < CROWD; i++) {
         send_watch(fixture, i, 1);
     }
-    expect(ask(fixture, "EndJob", "{'job':'j'}"), 200, "");
+    expect(post(fixture, "EndJob", "{'job':'j'}"), 200, "");
     for (unsigned i = 0; i < CROWD; i++) {
         expect(web_read(fixture->fds[i]), 400, "failed_precondition");
     }
@@ -215,7 +215,7 @@ static void a_crowd_of_held_requests_is_answered_at_once(void **state)
 
 static bool is_suspected(const struct fixture *fixture, unsigned member)
 {
-    struct web_response response = ask(fixture, "GetJob", "{'job':'j'}");
+    struct web_response response = post(fixture, "GetJob", "{'job':'j'}");
     bool suspected = false;
     size_t index;
     json_t *listed; /* in the order of their Joins, which two threads of the server may change */
@@ -247,7 +247,7 @@ static void a_closed_connection_is_seen_while_its_request_is_held(void **state)
     assert_true(suspected); /* because of the connection: leases are 30 s here */
     (void)snprintf(body, sizeof body, "{'job':'j','member':'%s','generation':1,'suspect':2}",
                    test_member(0));
-    expect(ask(fixture, "Report", body), 200, "");
+    expect(post(fixture, "Report", body), 200, "");
     for (unsigned i = 0; i < 2; i++) {
         expect_revoked(fixture, i);
         send_join(fixture, i, 1, 3);
@@ -377,7 +377,7 @@ static void garbage_is_answered_or_cut_off(void **state)
                                          "{'job':'j','job':'k'}",
                                          "[[[[[[[[[[[[[[[[[[[[[["};
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
-        expect(ask(fixture, "GetJob", bodies[i]), 400, "invalid_argument");
+        expect(post(fixture, "GetJob", bodies[i]), 400, "invalid_argument");
     }
     static const char *const noise[] = {"\r\n\r\n\r\n", "GARBAGE\r\n\r\n", "\x16\x03\x01\x02\x00",
                                         "POST\r\n\r\n", "GET / HTTP/9.9\r\n\r\n"};
@@ -386,7 +386,7 @@ static void garbage_is_answered_or_cut_off(void **state)
         assert_true(web_send(fd, noise[i], strlen(noise[i])));
         (void)close(fd);
     }
-    expect(ask(fixture, "ListJobs", "{}"), 200, "");
+    expect(post(fixture, "ListJobs", "{}"), 200, "");
 }
 
 /* Does not wait for responses, so that the requests arrive while the server stops. */
@@ -533,7 +533,7 @@ static void requests_held_when_the_server_stops_are_answered(void **state)
     }
     /* Once this is answered, the four requests before it were handled or are in the server's
      * sockets. Both are correct below. */
-    expect(ask(fixture, "ListJobs", "{}"), 200, "");
+    expect(post(fixture, "ListJobs", "{}"), 200, "");
     muster_http_stop(fixture->http);
     fixture->http = NULL;
     for (unsigned i = 0; i < 4; i++) {

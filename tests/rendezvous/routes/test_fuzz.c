@@ -45,6 +45,8 @@ static void add_word(struct text *text, const char *word)
 
 #define PICK(words) (words)[below(sizeof(words) / sizeof(words)[0])]
 
+/* Adds a JSON value that a field may not expect: extreme numbers, wrong types, wrong texts, or a
+ * nested list or object. */
 static void add_wild(struct text *text, uint32_t depth)
 {
     static const char *const values[] = {

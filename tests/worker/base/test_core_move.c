@@ -1,4 +1,5 @@
-/* A thread that moves to another core keeps its affinity, whatever others do to it meanwhile. */
+/* A thread that moves to another core keeps its affinity, also if other threads or processes change
+ * it meanwhile. */
 #include "worker/base/core_move.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ static void a_thread_that_moves_keeps_its_affinity(void **state)
         skip();
     }
     for (uint32_t i = 0; i < 20; i++) {
-        (void)muster_core_move(i); /* it may be there already */
+        (void)muster_core_move(i); /* false if it runs there already */
         assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
         assert_true(CPU_EQUAL(&before, &after));
     }
@@ -170,7 +171,7 @@ static void an_affinity_that_was_set_is_not_widened_for_a_moment(void **state)
     assert_int_equal(requested, PAIR);
 }
 
-static void an_affinity_that_nobody_set_is_not_set(void **state)
+static void an_affinity_that_was_not_set_stays_unset(void **state)
 {
     (void)state;
     (void)move_with(UINT64_MAX, -1, NULL);
@@ -274,7 +275,7 @@ int main(void)
         cmocka_unit_test(a_pinned_thread_stays),
         cmocka_unit_test_setup_teardown(an_affinity_that_was_set_is_not_widened_for_a_moment,
                                         begin_pretending, stop_pretending),
-        cmocka_unit_test_setup_teardown(an_affinity_that_nobody_set_is_not_set, begin_pretending,
+        cmocka_unit_test_setup_teardown(an_affinity_that_was_not_set_stays_unset, begin_pretending,
                                         stop_pretending),
         cmocka_unit_test_setup_teardown(a_thread_that_would_leave_its_node_goes_back,
                                         begin_pretending, stop_pretending),

@@ -24,8 +24,8 @@ enum {
 static const struct muster_spin_parameters *const users[USERS] = {&muster_spin_on_links,
                                                                   &muster_spin_on_memory};
 
-static struct muster_spin_policy begin(const struct muster_spin_parameters *user, uint32_t members,
-                                       uint64_t quota_millis)
+static struct muster_spin_policy make_policy(const struct muster_spin_parameters *user,
+                                             uint32_t members, uint64_t quota_millis)
 {
     struct muster_spin_policy policy;
     const struct muster_spin_host host = {
@@ -39,7 +39,7 @@ static bool polls(struct muster_spin_policy *policy)
     return muster_spin_policy_begin_wait(policy) == MUSTER_SPIN_POLL;
 }
 
-/* Waits that sleep at once, up to the first one that does not. */
+/* Counts the waits that sleep without polling, up to the first one that polls. */
 static uint32_t count_rests(struct muster_spin_policy *policy)
 {
     uint32_t rests = 0;
@@ -55,7 +55,7 @@ static void without_a_quota_every_wait_polls(void **state)
     (void)state;
     for (int i = 0; i < USERS; i++) {
         for (uint32_t members = 0; members < 1000; members = 2 * members + 1) {
-            struct muster_spin_policy policy = begin(users[i], members, UINT64_MAX);
+            struct muster_spin_policy policy = make_policy(users[i], members, UINT64_MAX);
             assert_true(polls(&policy));
         }
     }
@@ -75,7 +75,7 @@ static void no_wait_polls_on_a_quota_that_pays_for_less_than_the_members(void **
     for (int user = 0; user < USERS; user++) {
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
             struct muster_spin_policy policy =
-                begin(users[user], cases[i].members, cases[i].millis);
+                make_policy(users[user], cases[i].members, cases[i].millis);
             assert_int_equal(polls(&policy), cases[i].polls);
         }
     }
@@ -84,7 +84,7 @@ static void no_wait_polls_on_a_quota_that_pays_for_less_than_the_members(void **
 static void a_thread_that_shares_a_core_yields_after_each_poll(void **state)
 {
     (void)state;
-    struct muster_spin_policy policy = begin(&muster_spin_on_links, 4, UINT64_MAX);
+    struct muster_spin_policy policy = make_policy(&muster_spin_on_links, 4, UINT64_MAX);
     assert_int_equal(policy.polls_of_memory, 100);
     muster_spin_policy_note_yield(&policy, SHARED_NS);
     assert_int_equal(policy.polls_of_memory, 1);
@@ -95,7 +95,7 @@ static void a_thread_alone_on_its_core_polls_memory_more_often_again(void **stat
 {
     (void)state;
     for (int user = 0; user < USERS; user++) {
-        struct muster_spin_policy policy = begin(users[user], 4, UINT64_MAX);
+        struct muster_spin_policy policy = make_policy(users[user], 4, UINT64_MAX);
         muster_spin_policy_note_yield(&policy, SHARED_NS);
         for (int i = 0; i < YIELDS; i++) {
             uint32_t before = policy.polls_of_memory;
@@ -111,7 +111,7 @@ static void a_thread_alone_on_its_core_yields_less_and_less_often(void **state)
 {
     (void)state;
     for (int user = 0; user < USERS; user++) {
-        struct muster_spin_policy policy = begin(users[user], 2, UINT64_MAX);
+        struct muster_spin_policy policy = make_policy(users[user], 2, UINT64_MAX);
         assert_int_equal(policy.pause, 0);
         for (int i = 1; i < YIELDS; i++) {
             uint32_t before = policy.pause;
@@ -127,7 +127,7 @@ static void pauses_are_those_of_each_user(void **state)
 {
     (void)state;
     static const uint32_t on_memory[] = {16, 32, 64, 128, 256, 512, 512};
-    struct muster_spin_policy policy = begin(&muster_spin_on_memory, 2, UINT64_MAX);
+    struct muster_spin_policy policy = make_policy(&muster_spin_on_memory, 2, UINT64_MAX);
     for (size_t i = 0; i < sizeof on_memory / sizeof on_memory[0]; i++) {
         muster_spin_policy_note_yield(&policy, QUICK_NS);
         assert_int_equal(policy.pause, on_memory[i]);
@@ -136,7 +136,7 @@ static void pauses_are_those_of_each_user(void **state)
         muster_spin_policy_note_yield(&policy, SHARED_NS);
         assert_int_equal(policy.pause, expected > 16 ? expected : 16);
     }
-    policy = begin(&muster_spin_on_links, 2, UINT64_MAX);
+    policy = make_policy(&muster_spin_on_links, 2, UINT64_MAX);
     for (uint32_t i = 1; i <= 60; i++) {
         muster_spin_policy_note_yield(&policy, QUICK_NS);
         assert_int_equal(policy.pause, i < 50 ? i * 1000 : 50 * 1000);
@@ -149,7 +149,7 @@ static void where_there_are_more_members_than_cores_there_are_no_pauses(void **s
 {
     (void)state;
     for (int user = 0; user < USERS; user++) {
-        struct muster_spin_policy policy = begin(users[user], CORES + 1, UINT64_MAX);
+        struct muster_spin_policy policy = make_policy(users[user], CORES + 1, UINT64_MAX);
         for (int i = 0; i < 1000; i++) {
             muster_spin_policy_note_yield(&policy, i % 7 < 5 ? QUICK_NS : SHARED_NS);
             assert_int_equal(policy.pause, 0);
@@ -157,7 +157,8 @@ static void where_there_are_more_members_than_cores_there_are_no_pauses(void **s
     }
 }
 
-/* Yields until the thread sleeps or moves, where all members stay on one core. */
+/* Yields on a core that other members share, until the thread sleeps or moves; returns how often.
+ */
 static uint32_t count_shared(struct muster_spin_policy *policy, bool *ret_moves)
 {
     for (uint32_t yields = 1;; yields++) {
@@ -165,7 +166,7 @@ static uint32_t count_shared(struct muster_spin_policy *policy, bool *ret_moves)
         assert_true(yields <= 1024);
         enum muster_spin_action action = muster_spin_policy_begin_wait(policy);
         if (action != MUSTER_SPIN_POLL) {
-            assert_true(polls(policy)); /* it sleeps or moves once */
+            assert_true(polls(policy)); /* only this wait sleeps or moves */
             *ret_moves = action == MUSTER_SPIN_MOVE;
             return yields;
         }
@@ -212,11 +213,11 @@ static void a_thread_that_shares_a_core_for_long_sleeps_once_then_moves(void **s
     }
 }
 
-static void a_thread_that_was_alone_for_long_begins_anew_when_it_shares_a_core(void **state)
+static void a_thread_that_was_alone_for_long_starts_again_with_the_smallest_limit(void **state)
 {
     (void)state;
     for (int user = 0; user < USERS; user++) {
-        struct muster_spin_policy policy = begin(users[user], 4, UINT64_MAX);
+        struct muster_spin_policy policy = make_policy(users[user], 4, UINT64_MAX);
         bool moves;
         for (uint32_t i = 0; i < 5; i++) {
             (void)count_shared(&policy, &moves);
@@ -233,21 +234,20 @@ static void a_thread_that_was_alone_for_long_begins_anew_when_it_shares_a_core(v
 static void where_there_are_more_members_than_cores_no_thread_moves(void **state)
 {
     (void)state;
-    struct muster_spin_policy policy = begin(&muster_spin_on_links, CORES + 1, UINT64_MAX);
+    struct muster_spin_policy policy = make_policy(&muster_spin_on_links, CORES + 1, UINT64_MAX);
     for (int i = 0; i < 10; i++) {
         bool moves;
         assert_int_equal(count_shared(&policy, &moves), muster_spin_on_links.shared_max_crowded);
         assert_false(moves);
     }
-    policy = begin(&muster_spin_on_memory, CORES + 1, UINT64_MAX);
-    for (int i = 0; i < 100000; i++) { /* nor sleeps because of that */
+    policy = make_policy(&muster_spin_on_memory, CORES + 1, UINT64_MAX);
+    for (int i = 0; i < 100000; i++) { /* it does not sleep either */
         muster_spin_policy_note_yield(&policy, SHARED_NS);
         assert_true(polls(&policy));
     }
 }
 
-/* Members on some cores; a member that yields finds out whether another one is on its core.
- * Sleeping is in vain here. */
+/* core_of[i] is the core that member i runs on. */
 static bool all_are_apart(const uint32_t *core_of, uint32_t members)
 {
     for (uint32_t i = 0; i < members; i++) {
@@ -260,6 +260,8 @@ static bool all_are_apart(const uint32_t *core_of, uint32_t members)
     return true;
 }
 
+/* One wait of a member: the time of its yield shows whether another member is on its core. A sleep
+ * changes nothing. */
 static void wait_once(struct muster_spin_policy *policy, uint32_t *core_of, uint32_t members,
                       uint32_t self)
 {
@@ -276,8 +278,9 @@ static void wait_once(struct muster_spin_policy *policy, uint32_t *core_of, uint
     }
 }
 
-/* One after the other, or in any order. */
-static void come_apart(const struct muster_spin_parameters *user, bool in_turn)
+/* Members on random cores wait, in turn or in a random order, until each is on a core of its own.
+ */
+static void run_until_apart(const struct muster_spin_parameters *user, bool in_turn)
 {
     uint64_t random = test_seed() | 1;
     for (int run = 0; run < RUNS; run++) {
@@ -289,7 +292,7 @@ static void come_apart(const struct muster_spin_parameters *user, bool in_turn)
                 .members = members, .index = i, .cores = CORES, .quota_millis = UINT64_MAX};
             muster_spin_policy_init(&policies[i], user, &host);
             core_of[i] = test_random_below(&random, CORES);
-            policies[i].steps = test_random_below(&random, 5); /* they may have met before */
+            policies[i].steps = test_random_below(&random, 5); /* as if they had moved before */
         }
         uint32_t turns = 0;
         while (!all_are_apart(core_of, members)) {
@@ -300,19 +303,19 @@ static void come_apart(const struct muster_spin_parameters *user, bool in_turn)
     }
 }
 
-static void members_that_move_come_apart(void **state)
+static void members_that_wait_in_a_random_order_move_to_cores_of_their_own(void **state)
 {
     (void)state;
     for (int user = 0; user < USERS; user++) {
-        come_apart(users[user], false);
+        run_until_apart(users[user], false);
     }
 }
 
-static void members_that_move_at_the_same_time_come_apart(void **state)
+static void members_that_wait_in_turn_move_to_cores_of_their_own(void **state)
 {
     (void)state;
     for (int user = 0; user < USERS; user++) {
-        come_apart(users[user], true);
+        run_until_apart(users[user], true);
     }
 }
 
@@ -320,17 +323,17 @@ static void a_slice_that_was_lost_to_other_work_is_followed_by_sleeps(void **sta
 {
     (void)state;
     for (int user = 0; user < USERS; user++) {
-        struct muster_spin_policy policy = begin(users[user], 2, UINT64_MAX);
+        struct muster_spin_policy policy = make_policy(users[user], 2, UINT64_MAX);
         muster_spin_policy_note_yield(&policy, SLICE_NS);
         assert_int_equal(count_rests(&policy), users[user]->rests_min);
-        assert_true(polls(&policy)); /* then it tries again */
+        assert_true(polls(&policy)); /* the next wait polls again */
     }
 }
 
 static void rests_grow_with_each_slice_and_are_bounded(void **state)
 {
     (void)state;
-    struct muster_spin_policy policy = begin(&muster_spin_on_links, 2, UINT64_MAX);
+    struct muster_spin_policy policy = make_policy(&muster_spin_on_links, 2, UINT64_MAX);
     uint32_t expected = muster_spin_on_links.rests_min;
     for (int i = 0; i < 20; i++) {
         muster_spin_policy_note_yield(&policy, SLICE_NS);
@@ -343,7 +346,7 @@ static void rests_grow_with_each_slice_and_are_bounded(void **state)
 static void a_rank_of_a_group_never_rests(void **state)
 {
     (void)state;
-    struct muster_spin_policy policy = begin(&muster_spin_on_memory, 2, UINT64_MAX);
+    struct muster_spin_policy policy = make_policy(&muster_spin_on_memory, 2, UINT64_MAX);
     for (int i = 0; i < 20; i++) {
         muster_spin_policy_note_yield(&policy, SLICE_NS);
         assert_int_equal(count_rests(&policy), 0);
@@ -353,7 +356,7 @@ static void a_rank_of_a_group_never_rests(void **state)
 static void polling_that_helps_shortens_the_next_rest(void **state)
 {
     (void)state;
-    struct muster_spin_policy policy = begin(&muster_spin_on_links, 2, UINT64_MAX);
+    struct muster_spin_policy policy = make_policy(&muster_spin_on_links, 2, UINT64_MAX);
     for (int i = 0; i < 20; i++) {
         muster_spin_policy_note_yield(&policy, SLICE_NS);
     }
@@ -365,11 +368,12 @@ static void polling_that_helps_shortens_the_next_rest(void **state)
     assert_int_equal(count_rests(&policy), muster_spin_on_links.rests_min);
 }
 
-/* Rests that were shortened are no power of two any more. */
+/* A rest that was shortened is no power of two any more, so doubling it could exceed the maximum.
+ */
 static void rests_that_were_shortened_stay_bounded_when_they_grow(void **state)
 {
     (void)state;
-    struct muster_spin_policy policy = begin(&muster_spin_on_links, 2, UINT64_MAX);
+    struct muster_spin_policy policy = make_policy(&muster_spin_on_links, 2, UINT64_MAX);
     for (int i = 0; i < 20; i++) {
         muster_spin_policy_note_yield(&policy, SLICE_NS);
         muster_spin_policy_note_success(&policy);
@@ -393,10 +397,10 @@ int main(void)
         cmocka_unit_test(where_there_are_more_members_than_cores_there_are_no_pauses),
         cmocka_unit_test(a_thread_that_waits_for_a_device_polls_for_longer_unless_cores_are_few),
         cmocka_unit_test(a_thread_that_shares_a_core_for_long_sleeps_once_then_moves),
-        cmocka_unit_test(a_thread_that_was_alone_for_long_begins_anew_when_it_shares_a_core),
+        cmocka_unit_test(a_thread_that_was_alone_for_long_starts_again_with_the_smallest_limit),
         cmocka_unit_test(where_there_are_more_members_than_cores_no_thread_moves),
-        cmocka_unit_test(members_that_move_come_apart),
-        cmocka_unit_test(members_that_move_at_the_same_time_come_apart),
+        cmocka_unit_test(members_that_wait_in_a_random_order_move_to_cores_of_their_own),
+        cmocka_unit_test(members_that_wait_in_turn_move_to_cores_of_their_own),
         cmocka_unit_test(a_slice_that_was_lost_to_other_work_is_followed_by_sleeps),
         cmocka_unit_test(rests_grow_with_each_slice_and_are_bounded),
         cmocka_unit_test(a_rank_of_a_group_never_rests),

@@ -15,12 +15,12 @@ enum { SIZE = 4, FIRST_CONTEXT = 7, TIMEOUT_MS = 20000, HOSTS_DIGEST = 17, SHAPE
 struct agreement {
     struct muster_figures_choice choice; /* rank 0's; the others have another one */
     struct muster_figures_choice results[SIZE];
-    uint32_t victim; /* dies instead; UINT32_MAX: nobody */
+    uint32_t victim; /* dies instead; UINT32_MAX: no member */
     muster_status statuses[SIZE];
     uint32_t suspects[SIZE];
 };
 
-/* As the service does when a member reports the death. */
+/* Stands in for the service, which revokes the generation after a report. */
 static void revoke_all(struct group *group)
 {
     for (uint32_t rank = 0; rank < group->size; rank++) {
@@ -28,6 +28,8 @@ static void revoke_all(struct group *group)
     }
 }
 
+/* One member agrees on the figures: rank 0 has the choice, the others start with other bytes, the
+ * victim dies. */
 static void take_part(struct group_member *member, void *argument)
 {
     struct agreement *agreement = argument;

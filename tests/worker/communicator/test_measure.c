@@ -144,8 +144,8 @@ struct killing {
     uint32_t after_us;
 };
 
-/* One member dies or freezes at some time; what that does to the others. */
-struct strike {
+/* A measurement in which one member dies or freezes, and the results of the others. */
+struct lossy_measurement {
     struct measurement measurement;
     uint32_t victim;
     uint32_t after_us; /* counted from the victim's own start */
@@ -157,12 +157,12 @@ static void *kill_later(void *argument)
 {
     const struct killing *killing = argument;
     const struct timespec wait = {.tv_nsec = killing->after_us * 1000L};
-    (void)nanosleep(&wait, NULL); /* the moment is random, not a synchronisation */
+    (void)nanosleep(&wait, NULL); /* a random time; nothing is synchronised by it */
     muster_fabric_kill(killing->fabric);
     return NULL;
 }
 
-/* As the service does when a member reports the death. */
+/* Stands in for the service, which revokes the generation after a report. */
 static void revoke_all(struct group *group)
 {
     for (uint32_t rank = 0; rank < group->size; rank++) {
@@ -170,65 +170,67 @@ static void revoke_all(struct group *group)
     }
 }
 
-static void measure_until_struck(struct group_member *member, void *argument)
+/* Measures with the others. The victim's links are killed by another thread, or its own deadline
+ * ends it early. */
+static void measure_with_loss(struct group_member *member, void *argument)
 {
-    struct strike *strike = argument;
-    bool victim = member->rank == strike->victim;
+    struct lossy_measurement *lossy = argument;
+    bool victim = member->rank == lossy->victim;
     const struct muster_measure_options options = {
         .fabric = member->fabric,
         .generation = member->group->generation,
         .context = FIRST_CONTEXT,
         .topology = &member->group->topology,
         .rank = member->rank,
-        /* The victim freezes at its own deadline: it answers nobody afterwards. */
-        .deadline_ns = victim && !strike->kills ? muster_clock_ns() + strike->after_us * 1000L
-                                                : strike->deadline_ns,
+        /* The victim freezes at its own deadline: it answers no member afterwards. */
+        .deadline_ns = victim && !lossy->kills ? muster_clock_ns() + lossy->after_us * 1000L
+                                               : lossy->deadline_ns,
     };
-    struct killing killing = {member->fabric, strike->after_us};
+    struct killing killing = {member->fabric, lossy->after_us};
     pthread_t killer;
-    if (victim && strike->kills && pthread_create(&killer, NULL, kill_later, &killing) != 0) {
+    if (victim && lossy->kills && pthread_create(&killer, NULL, kill_later, &killing) != 0) {
         group_fail(member, "no thread");
         return;
     }
-    struct muster_cost_model *model = &strike->measurement.models[member->rank];
+    struct muster_cost_model *model = &lossy->measurement.models[member->rank];
     *model = muster_cost_model_default;
     muster_status status =
-        muster_measure(&options, model, &strike->measurement.suspects[member->rank]);
-    strike->measurement.statuses[member->rank] = status;
+        muster_measure(&options, model, &lossy->measurement.suspects[member->rank]);
+    lossy->measurement.statuses[member->rank] = status;
     if (status != MUSTER_OK && !victim) {
         revoke_all(member->group);
     }
-    if (victim && strike->kills) {
+    if (victim && lossy->kills) {
         (void)pthread_join(killer, NULL);
     }
 }
 
 /* All members return, the survivors with figures or with MUSTER_REJOIN and an unchanged model. */
-static void strike_one(uint64_t *random, bool kills)
+static void lose_one(uint64_t *random, bool kills)
 {
     const uint32_t sizes[] = {2, 1, 2};
     struct group group;
-    struct strike *strike = calloc(1, sizeof *strike);
-    assert_non_null(strike);
+    struct lossy_measurement *lossy = calloc(1, sizeof *lossy);
+    assert_non_null(lossy);
     group_start(&group, test_random_below(random, 2) == 0 ? GROUP_TCP : GROUP_INPROC, 3, sizes,
                 NULL);
-    strike->victim = test_random_below(random, group.size);
-    strike->after_us = test_random_below(random, 20000);
-    strike->kills = kills;
-    strike->deadline_ns = kills ? group_deadline() : muster_clock_after_ms(FROZEN_DEADLINE_MS);
-    group_each(&group, measure_until_struck, strike);
+    lossy->victim = test_random_below(random, group.size);
+    lossy->after_us = test_random_below(random, 20000);
+    lossy->kills = kills;
+    lossy->deadline_ns = kills ? group_deadline() : muster_clock_after_ms(FROZEN_DEADLINE_MS);
+    group_each(&group, measure_with_loss, lossy);
     for (uint32_t rank = 0; rank < group.size; rank++) {
-        muster_status status = strike->measurement.statuses[rank];
-        uint32_t suspect = strike->measurement.suspects[rank];
+        muster_status status = lossy->measurement.statuses[rank];
+        uint32_t suspect = lossy->measurement.suspects[rank];
         assert_true(status == MUSTER_OK || status == MUSTER_REJOIN);
         assert_true(suspect == NO_RANK || suspect < group.size);
         if (status != MUSTER_OK) {
-            assert_memory_equal(&strike->measurement.models[rank], &muster_cost_model_default,
+            assert_memory_equal(&lossy->measurement.models[rank], &muster_cost_model_default,
                                 sizeof muster_cost_model_default);
         }
     }
     group_finish(&group);
-    free(strike);
+    free(lossy);
 }
 
 static void whenever_a_member_dies_the_others_end(void **state)
@@ -236,7 +238,7 @@ static void whenever_a_member_dies_the_others_end(void **state)
     (void)state;
     uint64_t random = test_seed();
     for (int i = 0; i < DEATHS; i++) {
-        strike_one(&random, true);
+        lose_one(&random, true);
     }
 }
 
@@ -245,11 +247,12 @@ static void whenever_a_member_stops_answering_the_others_end_in_time(void **stat
     (void)state;
     uint64_t random = test_seed();
     for (int i = 0; i < FREEZES; i++) {
-        strike_one(&random, false);
+        lose_one(&random, false);
     }
 }
 
-/* A sender does not send more than it has. */
+/* Rank 1 plays a peer that requests more bytes than a measurement ever sends: rank 0 must refuse.
+ */
 static void request_too_much(struct group_member *member, void *argument)
 {
     (void)argument;

@@ -1,5 +1,5 @@
-/* Members that call one operation in different ways: they are told, nobody hangs, and the next
- * operation works. */
+/* Ranks whose calls of one operation disagree: each gets an error that names both values, none
+ * hangs, and the next operation works. */
 #include "tests/support/calls.h"
 #include "tests/support/group.h"
 
@@ -13,20 +13,22 @@
 /* Each test runs between threads, over TCP, and in shared memory. */
 static enum group_transport transport;
 
-/* As a program does: whoever is done goes on, and so hears what is still said about the first. */
-static void call_twice(struct group_member *member, void *argument)
+/* Each member goes on to a second call, as a program does: its progress also handles messages of
+ * the first call that are still on the way. */
+static void call_then_allreduce(struct group_member *member, void *argument)
 {
     group_call(member, argument);
     group_allreduce_well(member, NULL);
 }
 
-/* Rank 1 of 4 calls differently. All must say so, with both values, and be able to go on. */
+/* Rank 1 of 4 makes another call. Every rank must get an error with both values, and be able to go
+ * on. */
 static void assert_disagreement(struct group_calls *calls, const char *one, const char *other)
 {
     enum { RANKS = 4 };
     struct group group;
     group_start_flat(&group, transport, RANKS);
-    group_each(&group, call_twice, calls);
+    group_each(&group, call_then_allreduce, calls);
     for (uint32_t i = 0; i < RANKS; i++) {
         if (calls->statuses[i] != MUSTER_INVALID || strstr(calls->texts[i], one) == NULL ||
             strstr(calls->texts[i], other) == NULL || strstr(calls->texts[i], "rank ") == NULL) {
@@ -39,7 +41,7 @@ static void assert_disagreement(struct group_calls *calls, const char *one, cons
     free(calls);
 }
 
-static void members_that_disagree_all_get_told(void **state)
+static void a_disagreement_is_an_error_on_all_ranks(void **state)
 {
     (void)state;
     struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
@@ -66,7 +68,7 @@ static void members_that_disagree_all_get_told(void **state)
     assert_disagreement(calls, "ring_two_phase", "ring_chunked");
 }
 
-static void members_must_agree_on_how_the_reduction_is_scaled(void **state)
+static void a_disagreement_on_factors_or_buffers_is_an_error_on_all_ranks(void **state)
 {
     (void)state;
     struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
@@ -89,7 +91,7 @@ static void members_must_agree_on_how_the_reduction_is_scaled(void **state)
     assert_disagreement(calls, " buffers here", "2");
 }
 
-static void large_calls_that_disagree_fail_too(void **state)
+static void a_disagreement_of_large_calls_is_an_error_on_all_ranks(void **state)
 {
     (void)state;
     enum { LARGE = 1 << 20 };
@@ -111,7 +113,7 @@ static void large_calls_that_disagree_fail_too(void **state)
     free(data);
 }
 
-static void a_barrier_does_not_match_an_allreduce(void **state)
+static void a_barrier_and_an_allreduce_are_a_disagreement(void **state)
 {
     (void)state;
     struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
@@ -119,46 +121,47 @@ static void a_barrier_does_not_match_an_allreduce(void **state)
     assert_disagreement(calls, "allreduce", "barrier");
 }
 
-/* Members that only send may be done before anybody has compared: they return well. Nobody waits
- * for the deadline. Tells whether somebody noticed. */
-static bool run_and_look(struct group_calls *calls, uint32_t ranks, const char *word)
+/* A rank that only sends may finish before the calls are compared: it succeeds. No rank waits until
+ * the deadline. Returns whether a rank detected the disagreement. */
+static bool detect_disagreement(struct group_calls *calls, uint32_t ranks, const char *word)
 {
     struct group group;
-    bool noticed = false;
+    bool detected = false;
     group_start_flat(&group, transport, ranks);
-    group_each(&group, call_twice, calls);
+    group_each(&group, call_then_allreduce, calls);
     for (uint32_t i = 0; i < ranks; i++) {
-        bool said = calls->statuses[i] == MUSTER_INVALID && strstr(calls->texts[i], word) != NULL;
-        noticed = noticed || said;
-        if (!said && calls->statuses[i] != MUSTER_OK) {
+        bool detected_here =
+            calls->statuses[i] == MUSTER_INVALID && strstr(calls->texts[i], word) != NULL;
+        detected = detected || detected_here;
+        if (!detected_here && calls->statuses[i] != MUSTER_OK) {
             fail_msg("rank %u, for %s: %s: %s", i, word, muster_status_name(calls->statuses[i]),
                      calls->texts[i]);
         }
     }
     group_finish(&group);
     free(calls);
-    return noticed;
+    return detected;
 }
 
-static void a_broadcast_of_another_count_is_noticed(void **state)
+static void a_broadcast_of_another_count_is_detected(void **state)
 {
     (void)state;
     struct group_calls *calls = group_calls_create(MUSTER_BROADCAST);
     calls->requests[1].count = 128;
-    assert_true(run_and_look(calls, 4, "128"));
+    assert_true(detect_disagreement(calls, 4, "128"));
 }
 
-/* Rank 1 sends where nobody waits for it. Whoever is not done when that comes notices; if all are
- * done there is nobody left to tell. */
-static void two_roots_of_a_small_broadcast_keep_nobody_waiting(void **state)
+/* Rank 1 sends messages for which no rank has posted a receive. A rank that has not finished when
+ * such a message arrives detects the disagreement; if all have finished, none does. */
+static void two_roots_of_a_small_broadcast_let_no_rank_hang(void **state)
 {
     (void)state;
     struct group_calls *calls = group_calls_create(MUSTER_BROADCAST);
     calls->requests[1].root = 1;
-    (void)run_and_look(calls, 4, "root ");
+    (void)detect_disagreement(calls, 4, "root ");
 }
 
-static void two_roots_of_a_large_broadcast_notice(void **state)
+static void two_roots_of_a_large_broadcast_are_detected(void **state)
 {
     (void)state;
     enum { LARGE = 1 << 20 };
@@ -169,17 +172,17 @@ static void two_roots_of_a_large_broadcast_notice(void **state)
         calls->requests[i].count = LARGE;
         calls->requests[i].root = i;
     }
-    assert_true(run_and_look(calls, 2, "root "));
+    assert_true(detect_disagreement(calls, 2, "root "));
     free(data);
 }
 
 static const size_t other_counts[] = {100, 99, 101, 100};
 
-static void members_that_disagree_on_a_list_of_counts_all_get_told(void **state)
+static void a_disagreement_on_counts_per_rank_is_an_error_on_all_ranks(void **state)
 {
     (void)state;
     struct group_calls *calls = group_calls_create(MUSTER_ALLGATHERV);
-    calls->requests[1].out_counts = other_counts; /* as many in all */
+    calls->requests[1].out_counts = other_counts; /* the same sum as calls->counts */
     assert_disagreement(calls, "counts per rank:", "a list with checksum");
 
     calls = group_calls_create(MUSTER_REDUCE_SCATTER);
@@ -193,20 +196,21 @@ static void members_that_disagree_on_a_list_of_counts_all_get_told(void **state)
     assert_disagreement(calls, "count ", "a list with checksum");
 }
 
-/* What one sends is not what the other takes: those two notice, the others may be done before. */
-static void blocks_that_do_not_fit_each_other_are_noticed(void **state)
+/* The size that rank 1 sends or expects differs from its peer's: these two detect it, the others
+ * may finish before. */
+static void different_sizes_of_a_block_are_detected(void **state)
 {
     (void)state;
     struct group_calls *calls = group_calls_create(MUSTER_ALLTOALLV);
     calls->requests[1].in_counts = other_counts;
-    assert_true(run_and_look(calls, 4, "differs in a message's size: "));
+    assert_true(detect_disagreement(calls, 4, "differs in a message's size: "));
     calls = group_calls_create(MUSTER_ALLTOALLV);
     calls->requests[1].out_counts = other_counts;
-    assert_true(run_and_look(calls, 4, "differs in a message's size: "));
+    assert_true(detect_disagreement(calls, 4, "differs in a message's size: "));
 }
 
-/* The root takes something from everyone, or everyone from it. */
-static void a_difference_from_the_root_is_noticed(void **state)
+/* The root receives from all ranks, or all ranks receive from it. */
+static void a_disagreement_with_the_root_is_detected(void **state)
 {
     (void)state;
     static const enum muster_collective collectives[] = {MUSTER_REDUCE, MUSTER_GATHER,
@@ -214,32 +218,32 @@ static void a_difference_from_the_root_is_noticed(void **state)
     for (size_t i = 0; i < sizeof collectives / sizeof collectives[0]; i++) {
         struct group_calls *calls = group_calls_create(collectives[i]);
         calls->requests[1].count = 128;
-        assert_true(run_and_look(calls, 4, "128"));
+        assert_true(detect_disagreement(calls, 4, "128"));
         calls = group_calls_create(collectives[i]);
         calls->requests[1].type = MUSTER_INT32;
-        assert_true(run_and_look(calls, 4, "int32"));
+        assert_true(detect_disagreement(calls, 4, "int32"));
     }
     struct group_calls *calls = group_calls_create(MUSTER_GATHERV);
     calls->requests[1].out_counts = other_counts;
-    assert_true(run_and_look(calls, 4, "counts per rank:"));
+    assert_true(detect_disagreement(calls, 4, "counts per rank:"));
     calls = group_calls_create(MUSTER_REDUCE);
     calls->requests[1].op = MUSTER_MAX;
-    assert_true(run_and_look(calls, 4, "max"));
+    assert_true(detect_disagreement(calls, 4, "max"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_that_disagree_all_get_told),
-        cmocka_unit_test(members_must_agree_on_how_the_reduction_is_scaled),
-        cmocka_unit_test(large_calls_that_disagree_fail_too),
-        cmocka_unit_test(members_that_disagree_on_a_list_of_counts_all_get_told),
-        cmocka_unit_test(blocks_that_do_not_fit_each_other_are_noticed),
-        cmocka_unit_test(a_difference_from_the_root_is_noticed),
-        cmocka_unit_test(a_barrier_does_not_match_an_allreduce),
-        cmocka_unit_test(a_broadcast_of_another_count_is_noticed),
-        cmocka_unit_test(two_roots_of_a_small_broadcast_keep_nobody_waiting),
-        cmocka_unit_test(two_roots_of_a_large_broadcast_notice),
+        cmocka_unit_test(a_disagreement_is_an_error_on_all_ranks),
+        cmocka_unit_test(a_disagreement_on_factors_or_buffers_is_an_error_on_all_ranks),
+        cmocka_unit_test(a_disagreement_of_large_calls_is_an_error_on_all_ranks),
+        cmocka_unit_test(a_disagreement_on_counts_per_rank_is_an_error_on_all_ranks),
+        cmocka_unit_test(different_sizes_of_a_block_are_detected),
+        cmocka_unit_test(a_disagreement_with_the_root_is_detected),
+        cmocka_unit_test(a_barrier_and_an_allreduce_are_a_disagreement),
+        cmocka_unit_test(a_broadcast_of_another_count_is_detected),
+        cmocka_unit_test(two_roots_of_a_small_broadcast_let_no_rank_hang),
+        cmocka_unit_test(two_roots_of_a_large_broadcast_are_detected),
     };
     transport = GROUP_INPROC;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

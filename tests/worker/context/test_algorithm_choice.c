@@ -1,5 +1,5 @@
-/* What a context's calls run with: once chosen for calls of about the same size, and by any member
- * alike. */
+/* Which algorithm a context's calls run with: chosen once for each size class, and nearly the
+ * cheapest for every size in it. */
 #include "tests/support/schedules.h"
 #include "worker/context/algorithm_choice.h"
 
@@ -29,7 +29,7 @@ static int finish_topology(void **state)
     return 0;
 }
 
-static size_t made(struct muster_choices *choices, uint64_t count)
+static size_t choose(struct muster_choices *choices, uint64_t count)
 {
     const struct muster_plan plan = {
         .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = count};
@@ -47,23 +47,23 @@ static double cost_us(uint64_t count, size_t algorithm, const struct muster_cost
     return us;
 }
 
-static void calls_of_about_the_same_size_are_chosen_for_once(void **state)
+static void the_choice_is_made_once_for_a_size_class(void **state)
 {
     (void)state;
     struct muster_choices choices = {.model = muster_cost_model_default};
     for (uint64_t count = 1 << 20; count > 15 << 16; count -= 997) {
-        (void)made(&choices, count);
+        (void)choose(&choices, count);
     }
     assert_int_equal(choices.made_count, 1);
-    (void)made(&choices, 15 << 16);
+    (void)choose(&choices, 15 << 16);
     assert_int_equal(choices.made_count, 2);
     muster_choices_clear(&choices);
-    (void)made(&choices, 1 << 20);
+    (void)choose(&choices, 1 << 20);
     assert_int_equal(choices.made_count, 1);
 }
 
-/* What is chosen for a count is hardly slower for those near it. */
-static void the_choice_is_good_for_every_count(void **state)
+/* The choice of a size class costs at most 1.2 times the cheapest algorithm for each count. */
+static void the_choice_is_nearly_the_cheapest_for_every_count(void **state)
 {
     (void)state;
     struct muster_choices choices = {.model = muster_cost_model_default};
@@ -73,7 +73,7 @@ static void the_choice_is_good_for_every_count(void **state)
             .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = count};
         size_t best = 0;
         assert_int_equal(muster_select(&plan, ELEMENT_BYTES, &choices.model, &best), MUSTER_OK);
-        size_t algorithm = made(&choices, count);
+        size_t algorithm = choose(&choices, count);
         double best_us = cost_us(count, best, &choices.model);
         double us = cost_us(count, algorithm, &choices.model);
         if (us > 1.2 * best_us) {
@@ -84,7 +84,7 @@ static void the_choice_is_good_for_every_count(void **state)
     assert_true(choices.made_count < calls);
 }
 
-static void sizes_at_the_limit_are_chosen_for_as_they_are(void **state)
+static void the_largest_count_has_a_choice(void **state)
 {
     (void)state;
     struct muster_choices choices = {.model = muster_cost_model_default};
@@ -94,17 +94,17 @@ static void sizes_at_the_limit_are_chosen_for_as_they_are(void **state)
             .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = most + step};
         most += muster_plan_check(0, &plan) == MUSTER_OK ? step : 0;
     }
-    (void)made(&choices, most);
+    (void)choose(&choices, most);
 }
 
-/* More than are kept: the oldest are forgotten, and chosen for again. */
-static void the_table_is_bounded(void **state)
+/* More size classes than the table has room for: the oldest are evicted, and chosen again. */
+static void choices_work_when_the_table_is_full(void **state)
 {
     (void)state;
     struct muster_choices choices = {.model = muster_cost_model_default};
     for (uint64_t count = 1; count < UINT64_C(1) << 24; count += count / 9 + 1) {
-        size_t first = made(&choices, count);
-        assert_int_equal(made(&choices, count), first);
+        size_t first = choose(&choices, count);
+        assert_int_equal(choose(&choices, count), first);
     }
     assert_true(choices.made_count > MUSTER_CHOICES_MAX);
 }
@@ -112,10 +112,10 @@ static void the_table_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_of_about_the_same_size_are_chosen_for_once),
-        cmocka_unit_test(the_choice_is_good_for_every_count),
-        cmocka_unit_test(sizes_at_the_limit_are_chosen_for_as_they_are),
-        cmocka_unit_test(the_table_is_bounded),
+        cmocka_unit_test(the_choice_is_made_once_for_a_size_class),
+        cmocka_unit_test(the_choice_is_nearly_the_cheapest_for_every_count),
+        cmocka_unit_test(the_largest_count_has_a_choice),
+        cmocka_unit_test(choices_work_when_the_table_is_full),
     };
     return cmocka_run_group_tests(tests, make_topology, finish_topology);
 }

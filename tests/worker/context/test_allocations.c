@@ -1,5 +1,5 @@
-/* Once it is known how calls of a kind are done fastest, a collective takes no memory from the
- * heap. */
+/* A collective whose operation is cached, and whose size class autotuning has decided, allocates
+ * nothing from the heap. */
 #include "tests/support/group.h"
 
 #include <pthread.h>
@@ -11,7 +11,12 @@
 
 #include <cmocka.h>
 
-enum { RANKS = 3, WARM = 250, /* more than two trials take */ MEASURED = 100, COUNT = 5000 };
+enum {
+    RANKS = 3,
+    WARM = 250, /* more than autotuning of two size classes takes */
+    MEASURED = 100,
+    COUNT = 5000,
+};
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HAS_SANITIZER 1
@@ -24,7 +29,7 @@ enum { RANKS = 3, WARM = 250, /* more than two trials take */ MEASURED = 100, CO
 #ifdef HAS_SANITIZER
 int main(void)
 {
-    puts("SKIP: a sanitizer has the allocator to itself");
+    puts("SKIP: a sanitizer replaces the allocator");
     return 77;
 }
 #else
@@ -32,7 +37,7 @@ int main(void)
 static atomic_bool counting;
 static atomic_uint allocations;
 
-/* glibc's own, under the names that stay when its public ones are replaced. */
+/* The functions of glibc, by the names that remain when malloc() and the others are replaced. */
 void *__libc_malloc(size_t size);                     /* NOLINT(bugprone-reserved-identifier) */
 void *__libc_calloc(size_t count, size_t size);       /* NOLINT(bugprone-reserved-identifier) */
 void *__libc_realloc(void *pointer, size_t size);     /* NOLINT(bugprone-reserved-identifier) */
@@ -116,7 +121,7 @@ static unsigned count_allocations(enum group_transport transport)
     return atomic_load(&allocations);
 }
 
-static void the_counter_counts(void **state)
+static void a_call_of_malloc_is_counted(void **state)
 {
     (void)state;
     atomic_store(&allocations, 0);
@@ -127,7 +132,7 @@ static void the_counter_counts(void **state)
     assert_int_equal(atomic_load(&allocations), 1);
 }
 
-static void warm_allreduces_between_threads_allocate_nothing(void **state)
+static void cached_allreduces_between_threads_allocate_nothing(void **state)
 {
     (void)state;
     assert_int_equal(count_allocations(GROUP_INPROC), 0);
@@ -136,8 +141,8 @@ static void warm_allreduces_between_threads_allocate_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_counter_counts),
-        cmocka_unit_test(warm_allreduces_between_threads_allocate_nothing),
+        cmocka_unit_test(a_call_of_malloc_is_counted),
+        cmocka_unit_test(cached_allreduces_between_threads_allocate_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Contexts that find out which algorithms are fast: all members alike, whatever calls are got wrong
- * in between, and for those that come after. */
+/* Autotuning: all members find the same algorithms, also if some calls between fail because the
+ * members disagree, and a new generation starts with what an earlier one has found. */
 #include "tests/support/group.h"
 #include "tests/support/schedules.h"
 
@@ -14,7 +14,7 @@
 
 enum {
     RANKS = 4,
-    CALLS = 130, /* more than a trial takes */
+    CALLS = 130, /* more than autotuning of a size class takes */
     STEPS = 600,
     COUNT_MAX = 4000,
 };
@@ -63,18 +63,18 @@ static void expect_sum(struct group_member *member, uint64_t count, const char *
     }
 }
 
-static void look(struct group_member *member, void *argument)
+static void read_found(struct group_member *member, void *argument)
 {
     struct found *found = argument;
     muster_context_tuned(member->contexts[MUSTER_GLOBAL], &found->lists[member->rank]);
 }
 
-/* All have found the same; returns how much. */
-static uint32_t compare(struct group *group)
+/* Asserts that all members have found the same; returns the number of decided size classes. */
+static uint32_t assert_found_alike(struct group *group)
 {
     static struct found found;
     memset(&found, 0, sizeof found);
-    group_each(group, look, &found);
+    group_each(group, read_found, &found);
     for (uint32_t i = 1; i < group->size; i++) {
         assert_memory_equal(&found.lists[i], &found.lists[0], sizeof found.lists[0]);
     }
@@ -92,7 +92,7 @@ static void call_often(struct group_member *member, void *argument)
     }
 }
 
-static void all_members_find_the_same(void **state)
+static void all_members_find_the_same_algorithms(void **state)
 {
     static uint64_t counts[] = {1, 300, COUNT_MAX, 0};
     const enum group_transport transports[] = {GROUP_INPROC, GROUP_TCP, GROUP_MEMORY};
@@ -105,16 +105,17 @@ static void all_members_find_the_same(void **state)
             group_start(&group, transports[i], 2, sizes, NULL);
         }
         group_each(&group, call_often, counts);
-        assert_int_equal(compare(&group), 0); /* nobody has said that they should */
+        /* Autotuning is off until muster_context_tune(). */
+        assert_int_equal(assert_found_alike(&group), 0);
         group_each(&group, start_tuning, NULL);
         group_each(&group, call_often, counts);
-        assert_int_equal(compare(&group), 3);
+        assert_int_equal(assert_found_alike(&group), 3);
         group_finish(&group);
     }
 }
 
-/* Others of a kind than those that are tried wait for what comes out. */
-static void kinds_of_other_collectives_and_counts_go_side_by_side(void **state)
+/* Calls with other counts of the size class use what autotuning of the class has found. */
+static void counts_of_one_size_class_are_tuned_once(void **state)
 {
     (void)state;
     static uint64_t counts[] = {1000, 1001, 1002, 0};
@@ -122,11 +123,11 @@ static void kinds_of_other_collectives_and_counts_go_side_by_side(void **state)
     group_start(&group, GROUP_INPROC, 2, sizes, NULL);
     group_each(&group, start_tuning, NULL);
     group_each(&group, call_often, counts);
-    assert_int_equal(compare(&group), 1);
+    assert_int_equal(assert_found_alike(&group), 1);
     group_finish(&group);
 }
 
-static void what_is_named_is_not_touched(struct group_member *member, void *argument)
+static void call_by_name(struct group_member *member, void *argument)
 {
     (void)argument;
     for (int i = 0; i < CALLS; i++) {
@@ -134,28 +135,28 @@ static void what_is_named_is_not_touched(struct group_member *member, void *argu
     }
 }
 
-static void named_and_forced_algorithms_stay(void **state)
+static void named_and_overridden_algorithms_are_not_tuned(void **state)
 {
     (void)state;
     static uint64_t counts[] = {300, 0};
     struct group group;
     group_start(&group, GROUP_INPROC, 2, sizes, NULL);
     group_each(&group, start_tuning, NULL);
-    group_each(&group, what_is_named_is_not_touched, NULL);
-    assert_int_equal(compare(&group), 0);
+    group_each(&group, call_by_name, NULL);
+    assert_int_equal(assert_found_alike(&group), 0);
     group_regroup(&group, UINT32_MAX, "allreduce=ring_chunked");
     group_each(&group, start_tuning, NULL);
     group_each(&group, call_often, counts);
-    assert_int_equal(compare(&group), 0);
+    assert_int_equal(assert_found_alike(&group), 0);
     group_finish(&group);
 }
 
-/* Wrong calls --------------------------------------------------------------------------------- */
+/* Disagreements ------------------------------------------------------------------------------- */
 
-/* The same on all members from one seed. */
+/* The calls of all members, drawn from one seed. */
 struct plan {
     uint64_t seed;
-    bool in_memory; /* calls of any two kinds are told apart there */
+    bool in_memory; /* shared memory detects that any two calls differ */
 };
 
 struct step {
@@ -175,7 +176,8 @@ static struct step random_step(uint64_t *random)
                          .count = counts[test_random_below(random, 4)]};
 }
 
-/* Another call than the step's. By messages only such as is noticed at once. */
+/* Another call than the step's. Over messages only the operation differs, which is detected at
+ * once. */
 static struct step wrong_step(const struct plan *plan, const struct step *right, uint64_t *random)
 {
     struct step wrong = *right;
@@ -189,7 +191,7 @@ static struct step wrong_step(const struct plan *plan, const struct step *right,
     return wrong;
 }
 
-static muster_status take_step(struct group_member *member, const struct step *step)
+static muster_status run_step(struct group_member *member, const struct step *step)
 {
     static float in[RANKS][RANKS * 512];
     static float out[RANKS][RANKS * 512];
@@ -202,8 +204,9 @@ static muster_status take_step(struct group_member *member, const struct step *s
     return call(member, &request);
 }
 
-/* Right calls must go well; of wrong ones nobody may be left in another state than the others. */
-static void get_some_wrong(struct group_member *member, void *argument)
+/* Calls on which all agree must succeed. After a disagreement no member's autotuning may be in
+ * another state than the others'. */
+static void run_steps_and_disagree(struct group_member *member, void *argument)
 {
     const struct plan *plan = argument;
     uint64_t random = plan->seed;
@@ -213,7 +216,7 @@ static void get_some_wrong(struct group_member *member, void *argument)
         bool wrong = test_random_below(&random, 5) == 0 && (plan->in_memory || reduces);
         uint32_t who = test_random_below(&random, RANKS);
         struct step other = wrong ? wrong_step(plan, &step, &random) : step;
-        muster_status status = take_step(member, member->rank == who ? &other : &step);
+        muster_status status = run_step(member, member->rank == who ? &other : &step);
         if (status != MUSTER_OK && !(wrong && status == MUSTER_INVALID)) {
             group_fail(member, "step %d: %s: %s", i, muster_status_name(status),
                        muster_last_error());
@@ -222,7 +225,7 @@ static void get_some_wrong(struct group_member *member, void *argument)
     }
 }
 
-static void members_stay_together_whatever_is_got_wrong(void **state)
+static void members_find_the_same_after_disagreements(void **state)
 {
     (void)state;
     struct plan plan = {.seed = test_seed() | 1};
@@ -231,14 +234,14 @@ static void members_stay_together_whatever_is_got_wrong(void **state)
         plan.in_memory = in_memory;
         group_start_flat(&group, in_memory ? GROUP_MEMORY : GROUP_INPROC, RANKS);
         group_each(&group, start_tuning, NULL);
-        group_each(&group, get_some_wrong, &plan);
-        assert_in_range(compare(&group), 1, MUSTER_TUNED_MAX);
+        group_each(&group, run_steps_and_disagree, &plan);
+        assert_in_range(assert_found_alike(&group), 1, MUSTER_TUNED_MAX);
         group_finish(&group);
     }
 }
 
-/* To name what the others come to by themselves is another call, too, for as long as it is open
- * what they come to: it would not count here. */
+/* One member names the algorithm that the others use by themselves. Until the size class is
+ * decided this is another call, because it would not count for this member's autotuning. */
 static void name_on_one(struct group_member *member, void *argument)
 {
     muster_status *statuses = argument;
@@ -263,7 +266,7 @@ static void name_on_one(struct group_member *member, void *argument)
     }
 }
 
-static void a_call_that_one_member_names_fails_while_it_is_open(void **state)
+static void an_algorithm_that_one_member_names_is_a_disagreement_during_autotuning(void **state)
 {
     (void)state;
     muster_status statuses[RANKS];
@@ -274,7 +277,7 @@ static void a_call_that_one_member_names_fails_while_it_is_open(void **state)
     for (int i = 0; i < RANKS; i++) {
         assert_int_equal(statuses[i], MUSTER_INVALID);
     }
-    assert_int_equal(compare(&group), 1);
+    assert_int_equal(assert_found_alike(&group), 1);
     group_finish(&group);
 }
 
@@ -289,8 +292,9 @@ static void call_some(struct group_member *member, void *argument)
     }
 }
 
-/* A generation may end anywhere in a trial; the next one begins anew, with what is handed on. */
-static void a_new_generation_begins_anew_with_what_it_is_given(void **state)
+/* A generation may end at any point of autotuning; the next one starts again, with the found list
+ * that it is given. */
+static void a_new_generation_starts_again_with_the_list_that_it_is_given(void **state)
 {
     (void)state;
     static uint64_t counts[] = {300, 0};
@@ -300,21 +304,21 @@ static void a_new_generation_begins_anew_with_what_it_is_given(void **state)
     for (int calls = 1; calls < CALLS; calls += 9) {
         group_each(&group, start_tuning, NULL);
         group_each(&group, call_some, &calls);
-        (void)compare(&group);
+        (void)assert_found_alike(&group);
         group_regroup(&group, UINT32_MAX, NULL);
     }
     group_each(&group, start_tuning, NULL);
     group_each(&group, call_often, counts);
-    group_each(&group, look, &found);
+    group_each(&group, read_found, &found);
     group_regroup(&group, 1, NULL);
     group_each(&group, start_tuning, &found.lists[0]);
     int once = 1;
     group_each(&group, call_some, &once);
-    assert_int_equal(compare(&group), 1);
+    assert_int_equal(assert_found_alike(&group), 1);
     group_finish(&group);
 }
 
-static void expect_another(struct group_member *member, void *argument)
+static void expect_another_algorithm(struct group_member *member, void *argument)
 {
     const struct muster_tuned_list *known = argument;
     float value = 0;
@@ -329,13 +333,14 @@ static void expect_another(struct group_member *member, void *argument)
         group_fail(member, "%s", muster_last_error());
     }
     if (algorithm == known->items[0].algorithm) {
-        group_fail(member, "it would go as in memory, by messages");
+        group_fail(member, "an algorithm of shared memory was chosen without shared memory");
     }
     expect_sum(member, 1, NULL);
 }
 
-/* As when a job kept what it found out, and its next members run in containers of their own. */
-static void what_was_found_in_memory_is_nothing_for_who_shares_none(void **state)
+/* As when a job has stored what autotuning found in shared memory, and its next members run in
+ * containers of their own. */
+static void an_algorithm_of_shared_memory_is_ignored_where_none_is_shared(void **state)
 {
     (void)state;
     size_t algorithm = 0;
@@ -348,23 +353,23 @@ static void what_was_found_in_memory_is_nothing_for_who_shares_none(void **state
     struct group group;
     group_start_flat(&group, GROUP_INPROC, RANKS);
     group_each(&group, start_tuning, &known);
-    group_each(&group, expect_another, &known);
+    group_each(&group, expect_another_algorithm, &known);
     group_finish(&group);
 }
 
-/* As when a member dies before the contexts of a generation were told what is known. */
-static void who_was_never_told_takes_nothing_away(void **state)
+/* As when a member dies before the contexts of a generation have got the list of what is known. */
+static void a_context_without_autotuning_leaves_the_list_as_it_is(void **state)
 {
     (void)state;
     static struct found known = {.lists = {{.count = 1}}};
     struct group group;
     known.lists[0].items[0].element_size_bytes = 4;
     group_start_flat(&group, GROUP_INPROC, 1);
-    group_each(&group, look, &known);
+    group_each(&group, read_found, &known);
     assert_int_equal(known.lists[0].count, 1);
     assert_int_equal(known.lists[0].items[0].element_size_bytes, 4);
     group_each(&group, start_tuning, NULL);
-    group_each(&group, look, &known);
+    group_each(&group, read_found, &known);
     assert_int_equal(known.lists[0].count, 0);
     group_finish(&group);
 }
@@ -372,14 +377,14 @@ static void who_was_never_told_takes_nothing_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_members_find_the_same),
-        cmocka_unit_test(kinds_of_other_collectives_and_counts_go_side_by_side),
-        cmocka_unit_test(named_and_forced_algorithms_stay),
-        cmocka_unit_test(members_stay_together_whatever_is_got_wrong),
-        cmocka_unit_test(a_call_that_one_member_names_fails_while_it_is_open),
-        cmocka_unit_test(a_new_generation_begins_anew_with_what_it_is_given),
-        cmocka_unit_test(what_was_found_in_memory_is_nothing_for_who_shares_none),
-        cmocka_unit_test(who_was_never_told_takes_nothing_away),
+        cmocka_unit_test(all_members_find_the_same_algorithms),
+        cmocka_unit_test(counts_of_one_size_class_are_tuned_once),
+        cmocka_unit_test(named_and_overridden_algorithms_are_not_tuned),
+        cmocka_unit_test(members_find_the_same_after_disagreements),
+        cmocka_unit_test(an_algorithm_that_one_member_names_is_a_disagreement_during_autotuning),
+        cmocka_unit_test(a_new_generation_starts_again_with_the_list_that_it_is_given),
+        cmocka_unit_test(an_algorithm_of_shared_memory_is_ignored_where_none_is_shared),
+        cmocka_unit_test(a_context_without_autotuning_leaves_the_list_as_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

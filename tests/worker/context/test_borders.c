@@ -1,6 +1,5 @@
-/* Members that call with different counts, for which different algorithms are chosen: their
- * messages need not meet, and all may wait for each other. All are told, long before the deadline.
- */
+/* Ranks that call with different counts, for which different algorithms are chosen: their messages
+ * may not match, so that all wait for each other. All get an error long before the deadline. */
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/select/select.h"
 #include "tests/support/group.h"
@@ -18,19 +17,19 @@
 enum {
     RANKS = 4,
     COUNT_MAX = 1 << 20,
-    PATIENCE_MS = 60000, /* what only a hanging test reaches */
-    PAIRS = 8,           /* of algorithms, on each topology */
-    DIGITS = 8,          /* counts of as many binary digits are chosen for as one */
+    HANGS_MS = 60000, /* only a hanging test takes so long */
+    PAIRS = 8,        /* of different algorithms, on each topology */
+    DIGITS = 8,       /* size classes between a power of two and the next */
 };
 
 struct disagreement {
     uint64_t counts[2];
     const char *algorithms[2]; /* NULL: chosen by count */
-    uint32_t odd;              /* the rank that calls with the second */
+    uint32_t odd;              /* the rank that calls with counts[1] and algorithms[1] */
     float *in[RANKS], *out[RANKS];
 };
 
-/* The context is none the worse for what went before. */
+/* The context still works after the disagreement. */
 static void agree(struct group_member *member)
 {
     const float in = 1;
@@ -40,7 +39,7 @@ static void agree(struct group_member *member)
                                            .out = &out,
                                            .count = 1,
                                            .type = MUSTER_FLOAT32,
-                                           .deadline_ns = muster_clock_after_ms(PATIENCE_MS)};
+                                           .deadline_ns = muster_clock_after_ms(HANGS_MS)};
     if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
         group_fail(member, "%s", muster_last_error());
     } else if (out != (float)RANKS) {
@@ -50,15 +49,15 @@ static void agree(struct group_member *member)
 
 static void disagree(struct group_member *member, void *argument)
 {
-    const struct disagreement *with = argument;
-    uint32_t side = member->rank == with->odd;
+    const struct disagreement *pair = argument;
+    uint32_t side = member->rank == pair->odd;
     const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
-                                           .in = with->in[member->rank],
-                                           .out = with->out[member->rank],
-                                           .count = with->counts[side],
+                                           .in = pair->in[member->rank],
+                                           .out = pair->out[member->rank],
+                                           .count = pair->counts[side],
                                            .type = MUSTER_FLOAT32,
-                                           .algorithm = with->algorithms[side],
-                                           .deadline_ns = muster_clock_after_ms(PATIENCE_MS)};
+                                           .algorithm = pair->algorithms[side],
+                                           .deadline_ns = muster_clock_after_ms(HANGS_MS)};
     uint32_t suspect = UINT32_MAX;
     muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], &request, &suspect);
     if (status != MUSTER_INVALID || strstr(muster_last_error(), "rank ") == NULL ||
@@ -68,12 +67,12 @@ static void disagree(struct group_member *member, void *argument)
     agree(member);
 }
 
-static void run_disagreement(struct group *group, const struct disagreement *with)
+static void run_disagreement(struct group *group, const struct disagreement *pair)
 {
-    print_message("  %" PRIu64 " %s, rank %u: %" PRIu64 " %s\n", with->counts[0],
-                  with->algorithms[0] != NULL ? with->algorithms[0] : "", with->odd,
-                  with->counts[1], with->algorithms[1] != NULL ? with->algorithms[1] : "");
-    group_each(group, disagree, (void *)with);
+    print_message("  %" PRIu64 " %s, rank %u: %" PRIu64 " %s\n", pair->counts[0],
+                  pair->algorithms[0] != NULL ? pair->algorithms[0] : "", pair->odd,
+                  pair->counts[1], pair->algorithms[1] != NULL ? pair->algorithms[1] : "");
+    group_each(group, disagree, (void *)pair);
 }
 
 static size_t chosen_for(const struct group *group, uint64_t count)
@@ -86,8 +85,10 @@ static size_t chosen_for(const struct group *group, uint64_t count)
     return algorithm;
 }
 
-/* Counts that are chosen for alike are rounded up to the same: all borders are between these. */
-static void cross_all_borders(struct group *group, struct disagreement *with, uint64_t *random)
+/* The counts of a size class have one algorithm, so it is enough to try one count of each: two
+ * neighbours with different algorithms are a border. */
+static void disagree_across_all_borders(struct group *group, struct disagreement *pair,
+                                        uint64_t *random)
 {
     uint64_t before = 1;
     size_t chosen_before = chosen_for(group, before);
@@ -96,10 +97,10 @@ static void cross_all_borders(struct group *group, struct disagreement *with, ui
          count < 2 * DIGITS ? 1 : (UINT64_C(1) << (63 - __builtin_clzll(count))) / DIGITS) {
         size_t chosen = chosen_for(group, count);
         if (chosen != chosen_before) {
-            with->odd = test_random_below(random, RANKS);
-            with->counts[0] = before;
-            with->counts[1] = count;
-            run_disagreement(group, with);
+            pair->odd = test_random_below(random, RANKS);
+            pair->counts[0] = before;
+            pair->counts[1] = count;
+            run_disagreement(group, pair);
         }
         before = count;
         chosen_before = chosen;
@@ -117,18 +118,18 @@ static size_t draw_allreduce(const struct group *group, uint64_t count, uint64_t
     }
 }
 
-static void pair_algorithms(struct group *group, struct disagreement *with, uint64_t *random)
+static void disagree_on_algorithms(struct group *group, struct disagreement *pair, uint64_t *random)
 {
     for (int i = 0; i < PAIRS; i++) {
         size_t drawn[2];
         for (int side = 0; side < 2; side++) {
-            with->counts[side] = 1 + test_random_below(random, i % 2 == 0 ? 100 : 20000) * 2 +
+            pair->counts[side] = 1 + test_random_below(random, i % 2 == 0 ? 100 : 20000) * 2 +
                                  (uint64_t)side; /* never the same */
-            drawn[side] = draw_allreduce(group, with->counts[side], random);
-            with->algorithms[side] = muster_algorithms[drawn[side]].name;
+            drawn[side] = draw_allreduce(group, pair->counts[side], random);
+            pair->algorithms[side] = muster_algorithms[drawn[side]].name;
         }
-        with->odd = test_random_below(random, RANKS);
-        run_disagreement(group, with);
+        pair->odd = test_random_below(random, RANKS);
+        run_disagreement(group, pair);
     }
 }
 
@@ -140,22 +141,22 @@ static void counts_that_choose_different_algorithms_are_told_to_all(void **state
     static const uint32_t one_host[] = {4};
     static const uint32_t two_hosts[] = {2, 2};
     uint64_t random = test_seed();
-    struct disagreement with = {.odd = 0};
+    struct disagreement pair = {.odd = 0};
     for (uint32_t i = 0; i < RANKS; i++) {
-        with.in[i] = calloc(COUNT_MAX, sizeof(float));
-        with.out[i] = calloc(COUNT_MAX, sizeof(float));
+        pair.in[i] = calloc(COUNT_MAX, sizeof(float));
+        pair.out[i] = calloc(COUNT_MAX, sizeof(float));
     }
     for (uint32_t hosts = 1; hosts <= (transport == GROUP_MEMORY ? 1 : 2); hosts++) {
         struct group group;
         group_start(&group, transport, hosts, hosts == 1 ? one_host : two_hosts, NULL);
-        with.algorithms[0] = with.algorithms[1] = NULL;
-        cross_all_borders(&group, &with, &random);
-        pair_algorithms(&group, &with, &random);
+        pair.algorithms[0] = pair.algorithms[1] = NULL;
+        disagree_across_all_borders(&group, &pair, &random);
+        disagree_on_algorithms(&group, &pair, &random);
         group_finish(&group);
     }
     for (uint32_t i = 0; i < RANKS; i++) {
-        free(with.in[i]);
-        free(with.out[i]);
+        free(pair.in[i]);
+        free(pair.out[i]);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Several contexts at once, each driven by a thread of its own on every member: all are right, none
- * starves while others are busy, and what a slow member does not take yet waits with its sender. */
+/* Several contexts at once, each driven by a thread of its own on every member: all results are
+ * right, no context starves while others are busy, and a sender waits for a slow receiver. */
 #include "tests/support/group.h"
 #include "tests/support/pattern.h"
 #include "tests/support/schedules.h"
@@ -24,18 +24,18 @@ enum {
     CALLS = 20,
     LARGE_COUNT = 70000,
     LARGE_CALLS = 5,
-    HANGS_MS = 60000,
-    FIRST_NUMBER = 10, /* of the contexts of this test */
+    HANGS_MS = 60000,  /* only a hanging test takes so long */
+    FIRST_NUMBER = 10, /* this test's contexts have the numbers from here */
     AHEAD_CALLS = 300,
-    AHEAD_COUNT = 4000, /* floats: a message that goes without being asked for */
-    AHEAD_MOST = 128,   /* of them fit into 1 MiB, twice */
+    AHEAD_COUNT = 4000, /* floats: a message that is sent eagerly, without a grant */
+    AHEAD_MOST = 128,   /* calls: about twice what a link's eager window has room for */
 };
 
-struct hall;
+struct fixture;
 
 /* One context on one member, and the thread that drives it. */
 struct lane {
-    struct hall *hall;
+    struct fixture *fixture;
     struct group_member *member;
     uint32_t number;
     struct muster_context *context;
@@ -45,12 +45,12 @@ struct lane {
 
 typedef void (*lane_work)(struct lane *lane);
 
-struct hall {
+struct fixture {
     struct group group;
     uint64_t seed;
     lane_work works[LANES];
     struct lane lanes[RANKS][LANES];
-    atomic_uint through[RANKS]; /* lanes of the member that have done what they had to */
+    atomic_uint finished[RANKS]; /* lanes of the member that have finished their calls */
     sem_t may_begin[RANKS];
 };
 
@@ -87,15 +87,15 @@ static void make_context(struct lane *lane)
 static void *run_lane(void *argument)
 {
     struct lane *lane = argument;
-    lane->hall->works[lane->number](lane);
+    lane->fixture->works[lane->number](lane);
     return NULL;
 }
 
-/* In a member's thread: its lanes, all at once. */
+/* Runs all lanes of a member at once. */
 static void run_lanes(struct group_member *member, void *argument)
 {
-    struct hall *hall = argument;
-    struct lane *lanes = hall->lanes[member->rank];
+    struct fixture *fixture = argument;
+    struct lane *lanes = fixture->lanes[member->rank];
     for (uint32_t i = 0; i < LANES; i++) {
         if (pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i]) != 0) {
             abort();
@@ -115,26 +115,27 @@ static void run_everywhere(const lane_work works[LANES])
     static const enum group_transport transports[] = {GROUP_INPROC, GROUP_TCP, GROUP_SHM};
     uint64_t seed = test_seed();
     for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) {
-        struct hall *hall = calloc(1, sizeof *hall);
-        assert_non_null(hall);
-        hall->seed = seed;
-        memcpy(hall->works, works, sizeof hall->works);
-        group_start_flat(&hall->group, transports[i], RANKS);
+        struct fixture *fixture = calloc(1, sizeof *fixture);
+        assert_non_null(fixture);
+        fixture->seed = seed;
+        memcpy(fixture->works, works, sizeof fixture->works);
+        group_start_flat(&fixture->group, transports[i], RANKS);
         for (uint32_t j = 0; j < RANKS * LANES; j++) {
-            struct lane *lane = &hall->lanes[j / LANES][j % LANES];
-            *lane = (struct lane){
-                .hall = hall, .member = &hall->group.members[j / LANES], .number = j % LANES};
+            struct lane *lane = &fixture->lanes[j / LANES][j % LANES];
+            *lane = (struct lane){.fixture = fixture,
+                                  .member = &fixture->group.members[j / LANES],
+                                  .number = j % LANES};
             make_context(lane);
         }
         for (uint32_t j = 0; j < RANKS; j++) {
-            assert_int_equal(sem_init(&hall->may_begin[j], 0, 0), 0);
+            assert_int_equal(sem_init(&fixture->may_begin[j], 0, 0), 0);
         }
-        group_each(&hall->group, run_lanes, hall);
+        group_each(&fixture->group, run_lanes, fixture);
         for (uint32_t j = 0; j < RANKS * LANES; j++) {
-            muster_context_destroy(hall->lanes[j / LANES][j % LANES].context);
+            muster_context_destroy(fixture->lanes[j / LANES][j % LANES].context);
         }
-        group_finish(&hall->group);
-        free(hall);
+        group_finish(&fixture->group);
+        free(fixture);
     }
 }
 
@@ -149,22 +150,22 @@ static bool run(struct lane *lane, struct muster_request *request)
 
 /* Any collectives ------------------------------------------------------------------------------ */
 
-static struct muster_request draw_request(const struct lane *lane, uint64_t *dice)
+static struct muster_request draw_request(const struct lane *lane, uint64_t *random)
 {
     struct muster_request request = {.user_function = pattern_user};
     struct muster_plan plan;
     size_t row;
     do {
-        request.root = test_random_below(dice, RANKS);
-        request.count = 1 + test_random_below(dice, COUNT_MAX);
-        row = test_random_below(dice, (uint32_t)muster_algorithm_count);
+        request.root = test_random_below(random, RANKS);
+        request.count = 1 + test_random_below(random, COUNT_MAX);
+        row = test_random_below(random, (uint32_t)muster_algorithm_count);
         plan = test_plan(row, &lane->member->group->topology, request.count, request.root);
     } while (!test_fits(row, &plan) || muster_algorithms[row].collective == MUSTER_BARRIER ||
              muster_collective_needs_bounds(muster_algorithms[row].collective));
     request.collective = muster_algorithms[row].collective;
     request.algorithm = muster_algorithms[row].name;
     request.root = plan.root;
-    pattern_pair(test_random_below(dice, (uint32_t)pattern_pairs()), &request.type, &request.op);
+    pattern_pair(test_random_below(random, (uint32_t)pattern_pairs()), &request.type, &request.op);
     return request;
 }
 
@@ -173,10 +174,11 @@ static void call_anything(struct lane *lane)
     size_t size_bytes = (size_t)COUNT_MAX * RANKS * ELEMENT_MAX;
     char *in = malloc(size_bytes);
     char *out = malloc(size_bytes);
-    uint64_t dice = lane->hall->seed + 2 * (uint64_t)lane->number; /* members draw alike */
+    /* The same on all members. */
+    uint64_t random = lane->fixture->seed + 2 * (uint64_t)lane->number;
     char text[128];
     for (uint32_t i = 0; i < CALLS && lane->failure[0] == '\0'; i++) {
-        struct muster_request request = draw_request(lane, &dice);
+        struct muster_request request = draw_request(lane, &random);
         request.in = request.collective == MUSTER_BROADCAST ? NULL : in;
         request.out = out;
         pattern_fill(&request, request.in != NULL ? in : out, lane->member->rank, RANKS);
@@ -190,7 +192,7 @@ static void call_anything(struct lane *lane)
     free(out);
 }
 
-static void contexts_in_flight_do_not_mix(void **state)
+static void calls_of_different_contexts_do_not_mix(void **state)
 {
     (void)state;
     static const lane_work works[LANES] = {call_anything, call_anything, call_anything,
@@ -200,7 +202,7 @@ static void contexts_in_flight_do_not_mix(void **state)
 
 /* Fairness ------------------------------------------------------------------------------------- */
 
-static void sum_so_often(struct lane *lane, uint32_t count, uint32_t calls)
+static void allreduce_times(struct lane *lane, uint32_t count, uint32_t calls)
 {
     float *data = calloc(count, sizeof *data);
     struct muster_request request = {.collective = MUSTER_ALLREDUCE,
@@ -210,13 +212,13 @@ static void sum_so_often(struct lane *lane, uint32_t count, uint32_t calls)
                                      .type = MUSTER_FLOAT32};
     for (uint32_t i = 0; i < calls && run(lane, &request); i++) {
     }
-    atomic_fetch_add(&lane->hall->through[lane->member->rank], 1);
+    atomic_fetch_add(&lane->fixture->finished[lane->member->rank], 1);
     free(data);
 }
 
-/* Until the other lanes of all members are through. What is summed says so, so that all members
- * make as many calls. */
-static void sum_until_through(struct lane *lane, uint32_t count)
+/* Calls until the other lanes of all members have finished. The reduced value, the MIN of a flag,
+ * says so; so all members make the same number of calls. */
+static void allreduce_until_others_finish(struct lane *lane, uint32_t count)
 {
     float *in = calloc(count, sizeof *in);
     float *out = calloc(count, sizeof *out);
@@ -228,49 +230,49 @@ static void sum_until_through(struct lane *lane, uint32_t count)
                                      .op = MUSTER_MIN};
     int64_t late_ns = muster_clock_after_ms(HANGS_MS);
     while (out[0] == 0 && run(lane, &request)) {
-        bool through = atomic_load(&lane->hall->through[lane->member->rank]) == LANES - 1;
-        if (!through && muster_clock_ns() > late_ns) {
-            lane_fail(lane, "the other contexts starve");
+        bool finished = atomic_load(&lane->fixture->finished[lane->member->rank]) == LANES - 1;
+        if (!finished && muster_clock_ns() > late_ns) {
+            lane_fail(lane, "the other contexts make no progress");
         }
-        in[0] = through || lane->failure[0] != '\0' ? 1 : 0;
+        in[0] = finished || lane->failure[0] != '\0' ? 1 : 0;
     }
     free(in);
     free(out);
 }
 
-static void large_until_through(struct lane *lane)
+static void large_until_others_finish(struct lane *lane)
 {
-    sum_until_through(lane, LARGE_COUNT);
+    allreduce_until_others_finish(lane, LARGE_COUNT);
 }
 
-static void small_until_through(struct lane *lane)
+static void small_until_others_finish(struct lane *lane)
 {
-    sum_until_through(lane, 1);
+    allreduce_until_others_finish(lane, 1);
 }
 
-static void small_so_often(struct lane *lane)
+static void small_times(struct lane *lane)
 {
-    sum_so_often(lane, 1, CALLS);
+    allreduce_times(lane, 1, CALLS);
 }
 
-static void large_so_often(struct lane *lane)
+static void large_times(struct lane *lane)
 {
-    sum_so_often(lane, LARGE_COUNT, LARGE_CALLS);
+    allreduce_times(lane, LARGE_COUNT, LARGE_CALLS);
 }
 
 static void large_operations_do_not_starve_small_ones(void **state)
 {
     (void)state;
-    static const lane_work works[LANES] = {large_until_through, small_so_often, small_so_often,
-                                           small_so_often};
+    static const lane_work works[LANES] = {large_until_others_finish, small_times, small_times,
+                                           small_times};
     run_everywhere(works);
 }
 
 static void small_operations_do_not_starve_large_ones(void **state)
 {
     (void)state;
-    static const lane_work works[LANES] = {small_until_through, large_so_often, large_so_often,
-                                           small_so_often};
+    static const lane_work works[LANES] = {small_until_others_finish, large_times, large_times,
+                                           small_times};
     run_everywhere(works);
 }
 
@@ -283,7 +285,8 @@ static void fill(float *data, uint32_t call)
     }
 }
 
-/* Rank 0 has no need to wait for those that it sends to, and they begin late. */
+/* Rank 0 only sends, so nothing but the limit of unexpected messages makes it wait for the other
+ * ranks, which start late. */
 static void run_ahead(struct lane *lane)
 {
     float data[AHEAD_COUNT];
@@ -294,11 +297,11 @@ static void run_ahead(struct lane *lane)
                                      .type = MUSTER_FLOAT32,
                                      .algorithm = "one_to_all"};
     uint32_t rank = lane->member->rank;
-    while (rank != 0 && sem_wait(&lane->hall->may_begin[rank]) != 0) {
+    while (rank != 0 && sem_wait(&lane->fixture->may_begin[rank]) != 0) {
     }
-    uint64_t ahead = muster_context_progress(lane->hall->lanes[0][lane->number].context);
+    uint64_t ahead = muster_context_progress(lane->fixture->lanes[0][lane->number].context);
     if (rank == 1 && ahead > AHEAD_MOST) {
-        lane_fail(lane, "%llu calls went ahead of those who take no part yet",
+        lane_fail(lane, "rank 0 has made %llu calls before another rank has made one",
                   (unsigned long long)ahead);
     }
     for (uint32_t i = 0; i < AHEAD_CALLS; i++) {
@@ -307,33 +310,33 @@ static void run_ahead(struct lane *lane)
             return;
         }
         if (rank != 0 && memcmp(data, wanted, sizeof data) != 0) {
-            lane_fail(lane, "call %u got the data of another one", i);
+            lane_fail(lane, "call %u got the data of another call", i);
         }
     }
 }
 
-/* All members look after their links meanwhile. */
-static void keep_busy_then_let_begin(struct lane *lane)
+/* The threads of this lane progress the links of all members meanwhile. */
+static void small_times_then_let_begin(struct lane *lane)
 {
-    small_so_often(lane);
-    (void)sem_post(&lane->hall->may_begin[lane->member->rank]);
+    small_times(lane);
+    (void)sem_post(&lane->fixture->may_begin[lane->member->rank]);
 }
 
-static void who_runs_ahead_waits_before_the_others_memory_fills(void **state)
+static void a_sender_that_runs_ahead_waits_for_its_receivers(void **state)
 {
     (void)state;
-    static const lane_work works[LANES] = {run_ahead, keep_busy_then_let_begin, small_so_often,
-                                           small_so_often};
+    static const lane_work works[LANES] = {run_ahead, small_times_then_let_begin, small_times,
+                                           small_times};
     run_everywhere(works);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contexts_in_flight_do_not_mix),
+        cmocka_unit_test(calls_of_different_contexts_do_not_mix),
         cmocka_unit_test(large_operations_do_not_starve_small_ones),
         cmocka_unit_test(small_operations_do_not_starve_large_ones),
-        cmocka_unit_test(who_runs_ahead_waits_before_the_others_memory_fills),
+        cmocka_unit_test(a_sender_that_runs_ahead_waits_for_its_receivers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Contexts: what is refused, what the members must agree on, what outlives a failure. */
+/* Contexts: wrong requests, deadlines, revoked generations, callers in several threads, and which
+ * algorithm runs. */
 #include "tests/support/calls.h"
 #include "tests/support/group.h"
 #include "tests/support/pattern.h"
@@ -27,7 +28,7 @@ static void assert_refused(struct group *group, struct muster_request request, c
     }
 }
 
-static void a_wrong_request_is_refused_and_takes_no_number(void **state)
+static void a_wrong_request_is_refused_and_is_not_numbered(void **state)
 {
     (void)state;
     struct group group;
@@ -105,7 +106,7 @@ static void empty_calls_need_no_buffers(void **state)
 
 /* Deadlines and revocations ------------------------------------------------------------------- */
 
-static void who_does_not_come_is_named_at_the_deadline(void **state)
+static void a_silent_member_is_named_at_the_deadline(void **state)
 {
     (void)state;
     struct group group;
@@ -127,7 +128,7 @@ static void who_does_not_come_is_named_at_the_deadline(void **state)
     }
     assert_true(suspected);
 
-    /* The numbering can no longer be trusted: no call runs any more, and each says why. */
+    /* The members may have numbered different calls: no call runs any more, and each says why. */
     char first[MUSTER_ERROR_MAX];
     memcpy(first, calls->texts[0], sizeof first);
     calls->silent[1] = true;
@@ -139,8 +140,9 @@ static void who_does_not_come_is_named_at_the_deadline(void **state)
     free(calls);
 }
 
-/* The same in every collective: rank 0 waits for the silent one, or for one that waits for it. */
-static void who_does_not_come_is_waited_for_by_every_collective(void **state)
+/* The same in every collective: rank 0 waits for the silent rank, or for a rank that waits for it.
+ */
+static void every_collective_with_a_silent_member_ends_at_the_deadline(void **state)
 {
     (void)state;
     for (int i = MUSTER_ALLREDUCE; i < MUSTER_COLLECTIVE_END; i++) {
@@ -201,7 +203,7 @@ static void a_revoked_generation_ends_the_operation(void **state)
     }
 }
 
-/* Not even by the root of a small broadcast in shared memory, who never waits for anybody. */
+/* A small broadcast in shared memory is the strictest case: its root waits for no rank. */
 static void no_operation_begins_in_a_revoked_generation(void **state)
 {
     (void)state;
@@ -219,7 +221,7 @@ static void no_operation_begins_in_a_revoked_generation(void **state)
     }
 }
 
-/* More than one at a time --------------------------------------------------------------------- */
+/* Several calls at a time --------------------------------------------------------------------- */
 
 struct scope_work {
     struct group_member *member;
@@ -283,8 +285,8 @@ static void scopes_run_at_the_same_time(void **state)
 
 enum { TURNS = 200 };
 
-/* Threads of one member that call the same context take turns. Equal requests, as their order is
- * nobody's business. */
+/* Threads of one member that call the same context take turns. All make the same request, because
+ * the order of their turns is not defined. */
 static void *reduce_ones(void *argument)
 {
     struct scope_work *work = argument;
@@ -306,8 +308,9 @@ static void *reduce_ones(void *argument)
     return NULL;
 }
 
-/* Asks about another call meanwhile, which must not touch what belongs to the one under way. */
-static void *ask_about_another(void *argument)
+/* Predicts the time of another call meanwhile, which must not touch the state of the call that
+ * runs. */
+static void *predict_another_call(void *argument)
 {
     struct scope_work *work = argument;
     struct muster_context *context = work->member->contexts[MUSTER_GLOBAL];
@@ -334,7 +337,7 @@ static void call_from_three_threads(struct group_member *member, void *argument)
     struct scope_work works[3] = {{.member = member}, {.member = member}, {.member = member}};
     pthread_t threads[2];
     if (pthread_create(&threads[0], NULL, reduce_ones, &works[0]) != 0 ||
-        pthread_create(&threads[1], NULL, ask_about_another, &works[1]) != 0) {
+        pthread_create(&threads[1], NULL, predict_another_call, &works[1]) != 0) {
         abort();
     }
     (void)reduce_ones(&works[2]);
@@ -357,27 +360,28 @@ static void callers_of_one_context_take_turns(void **state)
     group_finish(&group);
 }
 
-/* Held by the reduction of a call of rank 0's, which has the turn until another one has given up.
- */
-struct hold {
+/* The first call of rank 0 keeps its turn inside its user function until a second call of rank 0
+ * has passed its deadline. */
+struct held_call {
     struct group_member *member;
-    sem_t begun, go_on;
-    atomic_flag is_held;
-    muster_status status; /* of the call that is held */
+    sem_t started, go_on;
+    atomic_flag has_blocked;
+    muster_status status; /* of the first call */
 };
 
-static void add_when_told(void *out, const void *left, const void *right, size_t count,
-                          muster_type type, void *user)
+static void add_and_block_once(void *out, const void *left, const void *right, size_t count,
+                               muster_type type, void *user)
 {
-    struct hold *hold = user;
-    if (hold != NULL && !atomic_flag_test_and_set(&hold->is_held)) {
-        sem_post(&hold->begun);
-        sem_wait(&hold->go_on);
+    struct held_call *held_call = user;
+    if (held_call != NULL && !atomic_flag_test_and_set(&held_call->has_blocked)) {
+        sem_post(&held_call->started);
+        sem_wait(&held_call->go_on);
     }
     pattern_user(out, left, right, count, type, NULL);
 }
 
-static muster_status add_ones(struct group_member *member, struct hold *hold, int64_t deadline_ns)
+static muster_status add_ones(struct group_member *member, struct held_call *held_call,
+                              int64_t deadline_ns)
 {
     int32_t one = 1;
     int32_t sum = 0;
@@ -387,20 +391,20 @@ static muster_status add_ones(struct group_member *member, struct hold *hold, in
                                            .count = 1,
                                            .type = MUSTER_INT32,
                                            .op = MUSTER_USER,
-                                           .user_function = add_when_told,
-                                           .user_data = hold,
+                                           .user_function = add_and_block_once,
+                                           .user_data = held_call,
                                            .deadline_ns = deadline_ns};
     return muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL);
 }
 
-static void *add_and_hold(void *argument)
+static void *run_held_call(void *argument)
 {
-    struct hold *hold = argument;
-    hold->status = add_ones(hold->member, hold, group_deadline());
+    struct held_call *held_call = argument;
+    held_call->status = add_ones(held_call->member, held_call, group_deadline());
     return NULL;
 }
 
-static void expect_late(struct group_member *member)
+static void expect_timeout(struct group_member *member)
 {
     muster_status status = add_ones(member, NULL, muster_clock_after_ms(SHORT_MS));
     if (status != MUSTER_REJOIN || strstr(muster_last_error(), "another call") == NULL) {
@@ -408,9 +412,9 @@ static void expect_late(struct group_member *member)
     }
 }
 
-static void give_up_on_a_turn(struct group_member *member, void *argument)
+static void time_out_in_the_queue(struct group_member *member, void *argument)
 {
-    struct hold *hold = argument;
+    struct held_call *held_call = argument;
     pthread_t thread;
     if (member->rank != 0) {
         if (add_ones(member, NULL, group_deadline()) != MUSTER_OK) {
@@ -418,37 +422,37 @@ static void give_up_on_a_turn(struct group_member *member, void *argument)
         }
         return;
     }
-    hold->member = member;
-    if (pthread_create(&thread, NULL, add_and_hold, hold) != 0) {
+    held_call->member = member;
+    if (pthread_create(&thread, NULL, run_held_call, held_call) != 0) {
         abort();
     }
-    sem_wait(&hold->begun);
-    expect_late(member); /* would wait for ever if its own deadline did not count */
-    sem_post(&hold->go_on);
+    sem_wait(&held_call->started);
+    expect_timeout(member); /* hangs if the deadline did not end the wait for a turn */
+    sem_post(&held_call->go_on);
     pthread_join(thread, NULL);
-    if (hold->status != MUSTER_OK) {
-        group_fail(member, "the call that was held: %s", muster_status_name(hold->status));
+    if (held_call->status != MUSTER_OK) {
+        group_fail(member, "the first call: %s", muster_status_name(held_call->status));
     }
-    expect_late(member); /* the others have counted the call that gave up */
+    expect_timeout(member); /* the context has ended: the other ranks have numbered that call */
 }
 
-static void who_waits_for_its_turn_gives_up_at_its_deadline(void **state)
+static void a_call_that_waits_for_its_turn_ends_at_its_deadline(void **state)
 {
     (void)state;
-    struct hold hold = {.is_held = ATOMIC_FLAG_INIT};
+    struct held_call held_call = {.has_blocked = ATOMIC_FLAG_INIT};
     struct group group;
-    assert_int_equal(sem_init(&hold.begun, 0, 0), 0);
-    assert_int_equal(sem_init(&hold.go_on, 0, 0), 0);
+    assert_int_equal(sem_init(&held_call.started, 0, 0), 0);
+    assert_int_equal(sem_init(&held_call.go_on, 0, 0), 0);
     group_start_flat(&group, GROUP_INPROC, 2);
-    group_each(&group, give_up_on_a_turn, &hold);
+    group_each(&group, time_out_in_the_queue, &held_call);
     group_finish(&group);
-    sem_destroy(&hold.begun);
-    sem_destroy(&hold.go_on);
+    sem_destroy(&held_call.started);
+    sem_destroy(&held_call.go_on);
 }
 
 /* Results and choices ------------------------------------------------------------------------- */
 
-/* Sums that depend on the order: what one rank has, all must have, bit for bit. */
+/* The values make the sums depend on the order of the additions. */
 static void all_ranks_have_the_same_bits(void **state)
 {
     (void)state;
@@ -500,10 +504,10 @@ static void a_named_algorithm_is_used_where_it_can_be(void **state)
     const struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
     struct muster_request request = calls->requests[0];
     assert_string_equal(chosen(&group, &request), "ring_chunked");
-    request.algorithm = "ring_two_phase"; /* the call's word counts more */
+    request.algorithm = "ring_two_phase"; /* the call's name overrides the context's */
     assert_string_equal(chosen(&group, &request), "ring_two_phase");
     request.algorithm = NULL;
-    request.collective = MUSTER_BARRIER; /* there is no such barrier */
+    request.collective = MUSTER_BARRIER; /* no barrier has this name */
     assert_string_not_equal(chosen(&group, &request), "ring_chunked");
     group_finish(&group);
     free((void *)calls);
@@ -525,7 +529,7 @@ static void a_named_algorithm_is_used_where_it_can_be(void **state)
 static void reduce_many_shapes(struct group_member *member, void *argument)
 {
     (void)argument;
-    enum { SHAPES = 300 }; /* more than are kept; the second round makes them anew */
+    enum { SHAPES = 300 }; /* more than are cached; the second round makes the operations again */
     int32_t in[SHAPES];
     int32_t out[SHAPES];
     char text[128] = "";
@@ -547,7 +551,7 @@ static void reduce_many_shapes(struct group_member *member, void *argument)
     }
 }
 
-static void more_shapes_than_are_kept_still_work(void **state)
+static void more_shapes_than_the_cache_holds_give_right_results(void **state)
 {
     (void)state;
     struct group group;
@@ -559,18 +563,18 @@ static void more_shapes_than_are_kept_still_work(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wrong_request_is_refused_and_takes_no_number),
+        cmocka_unit_test(a_wrong_request_is_refused_and_is_not_numbered),
         cmocka_unit_test(empty_calls_need_no_buffers),
-        cmocka_unit_test(who_does_not_come_is_named_at_the_deadline),
-        cmocka_unit_test(who_does_not_come_is_waited_for_by_every_collective),
+        cmocka_unit_test(a_silent_member_is_named_at_the_deadline),
+        cmocka_unit_test(every_collective_with_a_silent_member_ends_at_the_deadline),
         cmocka_unit_test(a_revoked_generation_ends_the_operation),
         cmocka_unit_test(no_operation_begins_in_a_revoked_generation),
         cmocka_unit_test(scopes_run_at_the_same_time),
         cmocka_unit_test(callers_of_one_context_take_turns),
-        cmocka_unit_test(who_waits_for_its_turn_gives_up_at_its_deadline),
+        cmocka_unit_test(a_call_that_waits_for_its_turn_ends_at_its_deadline),
         cmocka_unit_test(all_ranks_have_the_same_bits),
         cmocka_unit_test(a_named_algorithm_is_used_where_it_can_be),
-        cmocka_unit_test(more_shapes_than_are_kept_still_work),
+        cmocka_unit_test(more_shapes_than_the_cache_holds_give_right_results),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Collectives with a count for each rank: which are refused, and that none is taken for another. */
+/* Collectives with a count per rank: wrong counts are refused, and no call uses the cached
+ * operation of another list of counts. */
 #include "tests/support/group.h"
 
 #include <setjmp.h>
@@ -8,7 +9,7 @@
 
 #include <cmocka.h>
 
-enum { RANKS = 3, BLOCK_MAX = 8, LISTS = 343 }; /* more than the context keeps operations */
+enum { RANKS = 3, BLOCK_MAX = 8, LISTS = 343 }; /* lists: more than a context caches operations */
 
 static void assert_refused(struct group *group, const struct muster_request *request,
                            const char *word)
@@ -20,14 +21,14 @@ static void assert_refused(struct group *group, const struct muster_request *req
     }
 }
 
-static void wrong_counts_are_refused_before_anybody_hears_of_them(void **state)
+static void wrong_counts_are_refused_before_a_message_is_sent(void **state)
 {
     (void)state;
     struct group group;
     group_start_flat(&group, GROUP_INPROC, RANKS);
-    static const size_t some[RANKS] = {1, 2, 3};
+    static const size_t right_counts[RANKS] = {1, 2, 3};
     static const size_t overflow[RANKS] = {1, SIZE_MAX, 2};
-    static const size_t together[RANKS] = {(size_t)1 << 59, (size_t)1 << 59, 1};
+    static const size_t too_many_together[RANKS] = {(size_t)1 << 59, (size_t)1 << 59, 1};
     int32_t in[RANKS * BLOCK_MAX] = {0};
     int32_t out[RANKS * BLOCK_MAX];
     const struct muster_request good = {
@@ -36,22 +37,22 @@ static void wrong_counts_are_refused_before_anybody_hears_of_them(void **state)
     assert_refused(&group, &bad, "allgatherv needs the sizes of its blocks");
     bad.out_counts = overflow;
     assert_refused(&group, &bad, "allgatherv: with rank 1's");
-    bad.out_counts = together;
+    bad.out_counts = too_many_together;
     assert_refused(&group, &bad, "allgatherv: with rank 2's 1 elements the output is over");
-    bad.out_counts = some;
+    bad.out_counts = right_counts;
     bad.in = out + 1; /* in place would be at out */
     assert_refused(&group, &bad, "overlap");
     bad.in = in;
     bad.out = NULL;
     assert_refused(&group, &bad, "output buffer is NULL");
     bad = good;
-    bad.in_counts = some;
+    bad.in_counts = right_counts;
     assert_refused(&group, &bad, "input");
     bad.collective = MUSTER_ALLTOALLV;
     assert_refused(&group, &bad, "alltoallv needs the sizes of its blocks");
     bad.collective = MUSTER_REDUCE_SCATTER;
     bad.in_counts = NULL;
-    bad.out_counts = some;
+    bad.out_counts = right_counts;
     assert_refused(&group, &bad, "output");
     bad.collective = MUSTER_GATHER;
     assert_refused(&group, &bad, "gather has no output blocks of different sizes");
@@ -62,7 +63,7 @@ static void wrong_counts_are_refused_before_anybody_hears_of_them(void **state)
     group_finish(&group);
 }
 
-/* The counts of list number `list`: all lists of so many, many of them with one sum. */
+/* The counts of list number `list`: its digits in base 7. Many lists have the same sum. */
 static void make_list(unsigned list, size_t counts[RANKS])
 {
     for (uint32_t i = 0; i < RANKS; i++, list /= 7) {
@@ -70,7 +71,7 @@ static void make_list(unsigned list, size_t counts[RANKS])
     }
 }
 
-/* out: the rank's number times 1000 and the place in its block, block after block. */
+/* Whether element i of each rank's block in `out` is 1000 * rank + i. */
 static bool is_gathered(const int32_t *out, const size_t counts[RANKS])
 {
     for (uint32_t rank = 0; rank < RANKS; rank++) {
@@ -83,7 +84,7 @@ static bool is_gathered(const int32_t *out, const size_t counts[RANKS])
     return true;
 }
 
-/* One array for all lists: nothing of it may be kept. */
+/* One array holds all lists in turn, so a call may not keep a pointer to it. */
 static void gather_all_lists_twice(struct group_member *member, void *argument)
 {
     (void)argument;
@@ -107,12 +108,12 @@ static void gather_all_lists_twice(struct group_member *member, void *argument)
             return;
         }
         if (!is_gathered(out, counts)) {
-            group_fail(member, "list %u gives something else", list);
+            group_fail(member, "list %u: wrong result", list);
         }
     }
 }
 
-static void no_list_of_counts_is_taken_for_another(void **state)
+static void each_list_of_counts_has_its_own_cached_operation(void **state)
 {
     (void)state;
     struct group group;
@@ -121,7 +122,7 @@ static void no_list_of_counts_is_taken_for_another(void **state)
     group_finish(&group);
 }
 
-/* A call with counts and one without must not meet in what is kept either. */
+/* A call with a list of counts and one with a single count alternate. */
 static void scatter_with_and_without_counts(struct group_member *member, void *argument)
 {
     (void)argument;
@@ -155,7 +156,7 @@ static void scatter_with_and_without_counts(struct group_member *member, void *a
     }
 }
 
-static void calls_with_and_without_counts_are_two(void **state)
+static void calls_with_and_without_a_list_of_counts_are_cached_apart(void **state)
 {
     (void)state;
     struct group group;
@@ -167,9 +168,9 @@ static void calls_with_and_without_counts_are_two(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_counts_are_refused_before_anybody_hears_of_them),
-        cmocka_unit_test(no_list_of_counts_is_taken_for_another),
-        cmocka_unit_test(calls_with_and_without_counts_are_two),
+        cmocka_unit_test(wrong_counts_are_refused_before_a_message_is_sent),
+        cmocka_unit_test(each_list_of_counts_has_its_own_cached_operation),
+        cmocka_unit_test(calls_with_and_without_a_list_of_counts_are_cached_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

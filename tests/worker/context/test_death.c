@@ -1,5 +1,6 @@
-/* A member that dies or stops in the middle of a collective: processes over TCP, killed for real.
- * Two of them, because with more it takes the service to tell those who are not its neighbours. */
+/* A member that dies or stops in the middle of a collective: two processes over TCP, one of which
+ * gets a signal. With more of them the service would have to inform the ranks that have no link
+ * to the victim. */
 #include "tests/support/descriptors.h"
 #include "tests/support/fabrics.h"
 #include "tests/support/group.h"
@@ -22,7 +23,7 @@
 
 enum { RANKS = 2, VICTIM = 1, COUNT = 20000, GOOD_CALLS = 50, WAIT_MS = 20000 };
 
-/* In memory that the processes share. */
+/* The addresses of all ranks and their results, in memory that the processes share. */
 struct board {
     struct muster_peer peers[RANKS];
     uint32_t call_timeout_ms;
@@ -33,13 +34,14 @@ struct board {
     bool result_right[RANKS];
 };
 
-/* A process writes a byte when it has come to a point, and reads one to go on. */
+/* A process writes a byte to `reached` at each point where the test waits for it, and reads a byte
+ * from `go` to go on. */
 struct process {
     pid_t pid;
-    int told, go;
+    int reached, go;
 };
 
-static void tell(int fd)
+static void send_byte(int fd)
 {
     if (write(fd, "x", 1) != 1) {
         _exit(1);
@@ -50,11 +52,12 @@ static void await_byte(int fd)
 {
     char byte;
     if (read(fd, &byte, 1) != 1) {
-        _exit(0); /* the test has failed */
+        _exit(0); /* the test's process has ended */
     }
 }
 
-static struct muster_context *join(struct board *board, uint32_t rank, int told, int go)
+/* Makes this process's fabric, waits for the addresses of all ranks, and makes the context. */
+static struct muster_context *join(struct board *board, uint32_t rank, int reached, int go)
 {
     struct muster_peer *peer = &board->peers[rank];
     muster_random_uuid(peer->member);
@@ -68,7 +71,7 @@ static struct muster_context *join(struct board *board, uint32_t rank, int told,
     peer->address_count = 1;
     (void)snprintf(peer->addresses[0], sizeof peer->addresses[0], "%s",
                    muster_fabric_address(fabric, 0));
-    tell(told);
+    send_byte(reached);
     await_byte(go);
     static const uint32_t ranks[RANKS] = {0, 1};
     struct muster_topology topology;
@@ -88,7 +91,7 @@ static struct muster_context *join(struct board *board, uint32_t rank, int told,
     return context;
 }
 
-static bool all_are(const double *values, double wanted)
+static bool all_equal(const double *values, double wanted)
 {
     for (int i = 0; i < COUNT; i++) {
         if (values[i] != wanted) {
@@ -98,15 +101,15 @@ static bool all_are(const double *values, double wanted)
     return true;
 }
 
-/* Calls until it fails. */
-static void work(struct board *board, uint32_t rank, int told, int go)
+/* Runs in each process: calls until a call fails, then records what it returned. */
+static void call_until_failure(struct board *board, uint32_t rank, int reached, int go)
 {
     static double in[COUNT];
     static double out[COUNT];
     for (int i = 0; i < COUNT; i++) {
         in[i] = rank + 1;
     }
-    struct muster_context *context = join(board, rank, told, go);
+    struct muster_context *context = join(board, rank, reached, go);
     board->result_right[rank] = true;
     for (int calls = 1; board->statuses[rank] == MUSTER_OK; calls++) {
         struct muster_request request = {.collective = MUSTER_ALLREDUCE,
@@ -117,55 +120,56 @@ static void work(struct board *board, uint32_t rank, int told, int go)
                                          .deadline_ns =
                                              muster_clock_after_ms(board->call_timeout_ms)};
         board->statuses[rank] = muster_context_run(context, &request, &board->suspects[rank]);
-        if (board->statuses[rank] == MUSTER_OK && !all_are(out, 1 + 2)) {
+        if (board->statuses[rank] == MUSTER_OK && !all_equal(out, 1 + 2)) {
             board->result_right[rank] = false;
         }
         if (calls == GOOD_CALLS) {
-            tell(told);
+            send_byte(reached);
         }
     }
     (void)snprintf(board->texts[rank], MUSTER_ERROR_MAX, "%s", muster_last_error());
-    board->input_intact[rank] = all_are(in, rank + 1);
-    tell(told);
-    await_byte(go); /* with all links open: the others see one death only */
+    board->input_intact[rank] = all_equal(in, rank + 1);
+    send_byte(reached);
+    await_byte(go); /* keeps its links open, so that the others see one death only */
     _exit(0);
 }
 
 static struct process start(struct board *board, uint32_t rank)
 {
-    int told[2];
+    int reached[2];
     int go[2];
-    assert_int_equal(pipe(told), 0);
+    assert_int_equal(pipe(reached), 0);
     assert_int_equal(pipe(go), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        close(told[0]);
+        close(reached[0]);
         close(go[1]);
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        work(board, rank, told[1], go[0]);
+        call_until_failure(board, rank, reached[1], go[0]);
     }
-    close(told[1]);
+    close(reached[1]);
     close(go[0]);
-    return (struct process){.pid = pid, .told = told[0], .go = go[1]};
+    return (struct process){.pid = pid, .reached = reached[0], .go = go[1]};
 }
 
-static void await_all(const struct process *processes, bool without_victim)
+static void await_reached(const struct process *processes, bool without_victim)
 {
     for (uint32_t i = 0; i < RANKS; i++) {
-        struct pollfd poll_one = {.fd = processes[i].told, .events = POLLIN};
+        struct pollfd poll_one = {.fd = processes[i].reached, .events = POLLIN};
         char byte;
         if (i == VICTIM && without_victim) {
             continue;
         }
-        if (poll(&poll_one, 1, WAIT_MS) != 1 || read(processes[i].told, &byte, 1) != 1) {
-            fail_msg("rank %u does not come to the point", i);
+        if (poll(&poll_one, 1, WAIT_MS) != 1 || read(processes[i].reached, &byte, 1) != 1) {
+            fail_msg("rank %u does not reach the point", i);
         }
     }
 }
 
-/* Starts all, lets them work for a while, does `signal` to the victim, and hears from the rest. */
-static struct board *strike(int signal_number, uint32_t call_timeout_ms)
+/* Starts all processes, sends the signal to the victim after GOOD_CALLS calls, waits for the
+ * results of the rest, and ends all. */
+static struct board *run_and_signal(int signal_number, uint32_t call_timeout_ms)
 {
     struct board *board =
         mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -175,30 +179,30 @@ static struct board *strike(int signal_number, uint32_t call_timeout_ms)
     for (uint32_t i = 0; i < RANKS; i++) {
         processes[i] = start(board, i);
     }
-    await_all(processes, false); /* addresses */
+    await_reached(processes, false); /* addresses */
     for (uint32_t i = 0; i < RANKS; i++) {
         assert_int_equal(write(processes[i].go, "x", 1), 1);
     }
-    await_all(processes, false); /* good calls */
+    await_reached(processes, false); /* good calls */
     assert_int_equal(kill(processes[VICTIM].pid, signal_number), 0);
-    await_all(processes, true);
+    await_reached(processes, true);
     assert_int_equal(kill(processes[VICTIM].pid, SIGKILL), 0);
     for (uint32_t i = 0; i < RANKS; i++) {
         if (i != VICTIM) {
             assert_int_equal(write(processes[i].go, "x", 1), 1);
         }
-        close(processes[i].told);
+        close(processes[i].reached);
         close(processes[i].go);
         assert_int_equal(waitpid(processes[i].pid, NULL, 0), processes[i].pid);
     }
     return board;
 }
 
-static void a_killed_process_is_named_to_the_others_at_once(void **state)
+static void a_killed_process_is_named_by_the_others_at_once(void **state)
 {
     (void)state;
     int64_t start_ns = muster_clock_ns();
-    struct board *board = strike(SIGKILL, GROUP_DEADLINE_MS);
+    struct board *board = run_and_signal(SIGKILL, GROUP_DEADLINE_MS);
     assert_true(muster_clock_ns() - start_ns < (int64_t)WAIT_MS * 1000000);
     for (uint32_t i = 0; i < RANKS; i++) {
         if (i == VICTIM) {
@@ -218,7 +222,7 @@ static void a_killed_process_is_named_to_the_others_at_once(void **state)
 static void a_stopped_process_is_named_at_the_deadline(void **state)
 {
     (void)state;
-    struct board *board = strike(SIGSTOP, 500);
+    struct board *board = run_and_signal(SIGSTOP, 500);
     bool suspected = false;
     for (uint32_t i = 0; i < RANKS; i++) {
         if (i == VICTIM) {
@@ -234,7 +238,7 @@ static void a_stopped_process_is_named_at_the_deadline(void **state)
     munmap(board, sizeof *board);
 }
 
-/* Both dial, as both have something to send. */
+/* Both ranks send first in this algorithm, so both connect. */
 static void expect_fatal(struct group_member *member, void *argument)
 {
     float in = 1;
@@ -256,7 +260,7 @@ static void expect_fatal(struct group_member *member, void *argument)
     }
 }
 
-static void who_has_no_descriptor_left_gives_up_and_reports_nobody(void **state)
+static void a_process_without_descriptors_fails_and_suspects_no_rank(void **state)
 {
     (void)state;
     struct group group;
@@ -271,9 +275,9 @@ static void who_has_no_descriptor_left_gives_up_and_reports_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_process_is_named_to_the_others_at_once),
+        cmocka_unit_test(a_killed_process_is_named_by_the_others_at_once),
         cmocka_unit_test(a_stopped_process_is_named_at_the_deadline),
-        cmocka_unit_test(who_has_no_descriptor_left_gives_up_and_reports_nobody),
+        cmocka_unit_test(a_process_without_descriptors_fails_and_suspects_no_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

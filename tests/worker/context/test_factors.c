@@ -1,4 +1,5 @@
-/* Factors, a user's operation, and members with several buffers. */
+/* Reductions with prescale and postscale, with a user's operation, and with several buffers on each
+ * member. */
 #include "collectives/call/request.h"
 #include "tests/support/group.h"
 
@@ -10,7 +11,7 @@
 
 enum { RANKS = 3, COUNT = 3001, BUFFERS = 3, ELEMENT_MAX = 8 };
 
-/* What all members of a test do, and the one value that must come out everywhere. */
+/* One call of all members, and the value that every element of the result must have. */
 struct sum {
     enum muster_collective collective;
     muster_type type;
@@ -62,6 +63,7 @@ static void add(void *out, const void *left, const void *right, size_t count, mu
     }
 }
 
+/* Makes one call on this member, and checks every output that it gets. */
 static void run_sum(struct group_member *member, void *argument)
 {
     const struct sum *sum = argument;
@@ -118,7 +120,7 @@ static void run_sums(const struct sum *sums, size_t count)
     }
 }
 
-/* Ranks have 4, 8 and 12. */
+/* The inputs of the three ranks are 4, 8 and 12. */
 static void every_type_of_number_is_scaled_before_and_after(void **state)
 {
     (void)state;
@@ -148,15 +150,15 @@ static void integers_are_truncated_at_the_end_of_each_step(void **state)
 {
     (void)state;
     const struct sum sums[] = {
-        /* 5, 10 and 15: halves are 2, 5 and 7 */
+        /* 5, 10 and 15 are scaled to 2, 5 and 7 */
         {.op = MUSTER_SUM, .type = MUSTER_INT16, .prescale = 0.5, .value = 5, .wanted = 14},
-        /* (-5 - 10 - 15) / 3 is -10, thirds of which are -3.3 */
+        /* the average of -5, -10 and -15 is -10; a third of it is -3.3 */
         {.op = MUSTER_AVERAGE,
          .type = MUSTER_INT8,
          .postscale = 1.0 / 3,
          .value = -5,
          .wanted = -3},
-        /* 240 is beyond the type */
+        /* 2 * 120 is clamped to the largest int8 */
         {.op = MUSTER_MAX, .type = MUSTER_INT8, .postscale = 2, .value = 40, .wanted = 127},
     };
     struct sum each[3];
@@ -167,8 +169,9 @@ static void integers_are_truncated_at_the_end_of_each_step(void **state)
     run_sums(each, 3);
 }
 
-/* Buffers of the three ranks: 4 5 6, 8 9 10, 12 13 14. */
-static void several_buffers_are_reduced_here_first(void **state)
+/* The buffers of rank 0 hold 4, 5 and 6, those of rank 1 hold 8, 9 and 10, those of rank 2 hold 12,
+ * 13 and 14. */
+static void all_buffers_of_all_members_are_reduced(void **state)
 {
     (void)state;
     static const muster_type types[] = {MUSTER_FLOAT32, MUSTER_INT64,    MUSTER_FLOAT16,
@@ -246,7 +249,7 @@ static struct muster_request good_request(void)
                                    .deadline_ns = group_deadline()};
 }
 
-static void factors_that_make_no_sense_are_refused(void **state)
+static void factors_that_cannot_be_applied_are_refused(void **state)
 {
     (void)state;
     struct group group;
@@ -312,9 +315,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_of_number_is_scaled_before_and_after),
         cmocka_unit_test(integers_are_truncated_at_the_end_of_each_step),
-        cmocka_unit_test(several_buffers_are_reduced_here_first),
+        cmocka_unit_test(all_buffers_of_all_members_are_reduced),
         cmocka_unit_test(a_broadcast_reaches_all_buffers_of_all_members),
-        cmocka_unit_test(factors_that_make_no_sense_are_refused),
+        cmocka_unit_test(factors_that_cannot_be_applied_are_refused),
         cmocka_unit_test(buffers_that_overlap_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Collectives on memory of a GPU that the CPU cannot touch, where links go through the host. */
+/* Collectives on memory of a GPU that the CPU cannot access, where links carry only memory of the
+ * host (a pretended GPU). */
 #include "tests/support/gpu_memory.h"
 #include "tests/support/group.h"
 
@@ -32,19 +33,19 @@ static void every_algorithm_is_right_wherever_the_buffers_are(void **state)
 
 /* Several buffers ------------------------------------------------------------------------------ */
 
-/* Of one member; which of them are the GPU's is another on each. */
+/* The buffers of one member. Every second one is memory of the GPU, the others on the next rank. */
 struct buffers {
-    float *in[BUFFERS], *out[BUFFERS]; /* as the test touches them */
-    const void *inputs[BUFFERS];       /* as they are seen */
+    float *in[BUFFERS], *out[BUFFERS]; /* the test's addresses */
+    const void *inputs[BUFFERS];       /* the same memory by the library's addresses */
     void *outputs[BUFFERS];
 };
 
 static void make_buffers(const struct sweep_memory *memory, uint32_t rank, struct buffers *buffers)
 {
     for (uint32_t i = 0; i < BUFFERS; i++) {
-        bool there = (rank + i) % 2 == 0;
-        buffers->in[i] = memory->allocate(COUNT * sizeof(float), there, false);
-        buffers->out[i] = memory->allocate(COUNT * sizeof(float), there, true);
+        bool on_gpu = (rank + i) % 2 == 0;
+        buffers->in[i] = memory->allocate(COUNT * sizeof(float), on_gpu, false);
+        buffers->out[i] = memory->allocate(COUNT * sizeof(float), on_gpu, true);
         buffers->inputs[i] = memory->for_library(buffers->in[i]);
         buffers->outputs[i] = memory->for_library(buffers->out[i]);
         for (uint32_t k = 0; k < COUNT; k++) {
@@ -61,6 +62,7 @@ static void free_buffers(const struct sweep_memory *memory, const struct buffers
     }
 }
 
+/* Reduces all buffers of all members, and checks every output. */
 static void allreduce_several(struct group_member *member, void *argument)
 {
     const struct sweep_memory *memory = argument;
@@ -82,7 +84,7 @@ static void allreduce_several(struct group_member *member, void *argument)
     }
     for (uint32_t i = 0; i < BUFFERS; i++) {
         for (uint32_t k = 0; k < COUNT; k++) {
-            /* Nine contributions: ranks and buffers each sum up to 3. */
+            /* Nine contributions; their ranks sum up to 9, and so do their buffers' numbers. */
             if (buffers.out[i][k] != (float)(9 * (k % 7) + 3 * 3 + 3 * 3)) {
                 group_fail(member, "element %u of buffer %u is %f", k, i, buffers.out[i][k]);
             }
@@ -91,7 +93,7 @@ static void allreduce_several(struct group_member *member, void *argument)
     free_buffers(memory, &buffers);
 }
 
-static void several_buffers_may_be_here_and_there(void **state)
+static void an_allreduce_takes_buffers_of_gpu_and_host(void **state)
 {
     (void)state;
     struct group group;
@@ -100,6 +102,7 @@ static void several_buffers_may_be_here_and_there(void **state)
     group_finish(&group);
 }
 
+/* Broadcasts one buffer of the root to all buffers of all members, and checks them. */
 static void broadcast_several(struct group_member *member, void *argument)
 {
     const struct sweep_memory *memory = argument;
@@ -127,7 +130,7 @@ static void broadcast_several(struct group_member *member, void *argument)
     free_buffers(memory, &buffers);
 }
 
-static void several_buffers_are_broadcast_here_and_there(void **state)
+static void a_broadcast_takes_buffers_of_gpu_and_host(void **state)
 {
     (void)state;
     struct group group;
@@ -136,14 +139,14 @@ static void several_buffers_are_broadcast_here_and_there(void **state)
     group_finish(&group);
 }
 
-/* What goes wrong ------------------------------------------------------------------------------ */
+/* Failures ------------------------------------------------------------------------------------- */
 
-static void fail_alone(struct group_member *member, void *argument)
+static void expect_fatal(struct group_member *member, void *argument)
 {
-    float *of_gpu = gpu->allocate(COUNT * sizeof(float), 0);
+    float *on_gpu = gpu->allocate(COUNT * sizeof(float), 0);
     const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
-                                           .in = of_gpu,
-                                           .out = of_gpu,
+                                           .in = on_gpu,
+                                           .out = on_gpu,
                                            .count = COUNT,
                                            .prescale = 2,
                                            .deadline_ns = group_deadline()};
@@ -153,18 +156,18 @@ static void fail_alone(struct group_member *member, void *argument)
         strstr(muster_last_error(), "CUDA_ERROR_ILLEGAL_ADDRESS") == NULL) {
         group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
     }
-    gpu->release(of_gpu);
+    gpu->release(on_gpu);
 }
 
-/* The input's copy; then the output's. */
-static void a_copy_that_fails_ends_the_call_in_the_words_of_cuda(void **state)
+/* First the copy of the input fails, then that of the output. */
+static void a_failed_copy_is_fatal_and_named_by_cudas_error(void **state)
 {
     (void)state;
     for (uint32_t after = 0; after < 2; after++) {
         struct group group;
         group_start_flat(&group, GROUP_INPROC, 1);
         gpu->fail_after(GPU_PRETEND_COPY, after);
-        group_each(&group, fail_alone, NULL);
+        group_each(&group, expect_fatal, NULL);
         gpu->fail_after(GPU_PRETEND_COPY, UINT32_MAX);
         group_finish(&group);
     }
@@ -174,9 +177,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm_is_right_wherever_the_buffers_are),
-        cmocka_unit_test(several_buffers_may_be_here_and_there),
-        cmocka_unit_test(several_buffers_are_broadcast_here_and_there),
-        cmocka_unit_test(a_copy_that_fails_ends_the_call_in_the_words_of_cuda),
+        cmocka_unit_test(an_allreduce_takes_buffers_of_gpu_and_host),
+        cmocka_unit_test(a_broadcast_takes_buffers_of_gpu_and_host),
+        cmocka_unit_test(a_failed_copy_is_fatal_and_named_by_cudas_error),
     };
     gpu = gpu_pretend_load(false);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* A member that dies in the middle of collectives, in one process, by every algorithm. */
+/* The death of a member in the middle of a collective, with every algorithm, members as threads. */
 #include "tests/support/group.h"
 
 #include <setjmp.h>
@@ -14,10 +14,10 @@ enum { RANKS = 5, VICTIM = 2, COUNT = 3000, GOOD_CALLS = 3 };
 
 struct death {
     size_t algorithm;
-    atomic_uint suspected; /* by so many that the victim is the one */
+    atomic_uint suspected; /* number of members that suspect the victim */
 };
 
-/* What the service does: all hear of it. */
+/* Stands in for the service: revokes the generation on all members. */
 static void revoke_everywhere(struct group_member *member)
 {
     struct group *group = member->group;
@@ -47,7 +47,7 @@ static muster_status call(struct group_member *member, const struct death *death
     return muster_context_run(member->contexts[MUSTER_GLOBAL], &request, ret_suspect);
 }
 
-static void work(struct group_member *member, void *argument)
+static void call_until_failure(struct group_member *member, void *argument)
 {
     struct death *death = argument;
     double *in = calloc(COUNT * RANKS, sizeof *in);
@@ -73,7 +73,7 @@ static void work(struct group_member *member, void *argument)
     free(out);
 }
 
-static void a_death_ends_every_algorithm_and_is_noticed(void **state)
+static void a_death_ends_every_algorithm_and_a_member_suspects_the_victim(void **state)
 {
     (void)state;
     static const uint32_t sizes[] = {2, 3};
@@ -81,9 +81,9 @@ static void a_death_ends_every_algorithm_and_is_noticed(void **state)
         struct group group;
         struct death death = {.algorithm = i};
         group_start(&group, GROUP_INPROC, 2, sizes, NULL);
-        group_each(&group, work, &death);
+        group_each(&group, call_until_failure, &death);
         if (atomic_load(&death.suspected) == 0) {
-            fail_msg("%s %s: nobody suspects the victim",
+            fail_msg("%s %s: no member suspects the victim",
                      muster_collective_name(muster_algorithms[i].collective),
                      muster_algorithms[i].name);
         }
@@ -91,8 +91,9 @@ static void a_death_ends_every_algorithm_and_is_noticed(void **state)
     }
 }
 
-/* Who waits for one that has given up because of the victim suspects nobody. */
-static void a_death_ends_what_is_done_in_shared_memory(void **state)
+/* A member may wait for another one that has failed because of the victim; then it suspects no
+ * rank. */
+static void a_death_ends_every_algorithm_of_shared_memory(void **state)
 {
     (void)state;
     for (size_t i = 0; i < muster_algorithm_count; i++) {
@@ -100,7 +101,7 @@ static void a_death_ends_what_is_done_in_shared_memory(void **state)
         struct death death = {.algorithm = i};
         if (muster_algorithm_uses_memory(i)) {
             group_start(&group, GROUP_MEMORY, 1, (const uint32_t[]){RANKS}, NULL);
-            group_each(&group, work, &death);
+            group_each(&group, call_until_failure, &death);
             group_finish(&group);
         }
     }
@@ -109,8 +110,8 @@ static void a_death_ends_what_is_done_in_shared_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_death_ends_every_algorithm_and_is_noticed),
-        cmocka_unit_test(a_death_ends_what_is_done_in_shared_memory),
+        cmocka_unit_test(a_death_ends_every_algorithm_and_a_member_suspects_the_victim),
+        cmocka_unit_test(a_death_ends_every_algorithm_of_shared_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

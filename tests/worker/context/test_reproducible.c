@@ -1,5 +1,6 @@
-/* Sums in the order of contributors: what they are good for, for which part of the data, who may
- * ask for them. Which bits these are is shown by test_same_bits.c. */
+/* Reproducible sums, whose order is that of the contributors: without them the bits depend on the
+ * ranks' places, with them a part of the data has the bits of the whole, and wrong requests are
+ * refused. test_same_bits.c checks which bits they have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,19 +16,19 @@
 
 enum { CONTRIBUTORS = 7, COUNT = 3001 };
 
-/* One call of all members, each as the contributor that its order names. */
+/* One call of all members; the logical number of a rank is 10 times its contributor. */
 struct sums {
     const char *algorithm;
     bool reproducible;
     size_t count;
     uint64_t seed;
-    bool first; /* rank 0's result is to be kept */
-    float kept[COUNT];
+    bool first; /* rank 0's result is to be stored as the reference */
+    float reference[COUNT];
     float result[COUNT];
 };
 
-/* Of very different sizes, so that what is lost depends on the order. */
-static void contribute(const struct sums *sums, uint32_t contributor, float *data)
+/* The values have very different sizes, so that the rounding errors depend on the order. */
+static void fill_input(const struct sums *sums, uint32_t contributor, float *data)
 {
     uint64_t random = sums->seed + contributor + 1;
     for (size_t i = 0; i < COUNT; i++) {
@@ -39,7 +40,7 @@ static void contribute(const struct sums *sums, uint32_t contributor, float *dat
     }
 }
 
-static void add_up(struct group_member *member, void *argument)
+static void allreduce(struct group_member *member, void *argument)
 {
     struct sums *sums = argument;
     float in[COUNT];
@@ -53,7 +54,7 @@ static void add_up(struct group_member *member, void *argument)
                                            .algorithm = sums->algorithm,
                                            .reproducible = sums->reproducible,
                                            .deadline_ns = group_deadline()};
-    contribute(sums, member->group->orders[member->rank] / 10, in);
+    fill_input(sums, member->group->orders[member->rank] / 10, in);
     if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
         group_fail(member, "%s: %s", sums->algorithm != NULL ? sums->algorithm : "by cost",
                    muster_last_error());
@@ -65,10 +66,11 @@ static void add_up(struct group_member *member, void *argument)
 
 static bool is_same(const struct sums *sums)
 {
-    return memcmp(sums->kept, sums->result, sizeof sums->kept) == 0;
+    return memcmp(sums->reference, sums->result, sizeof sums->reference) == 0;
 }
 
-/* Contributors 0, 10, 20, ... on hosts of these sizes, in this or that order. */
+/* Starts ranks with the logical numbers 0, 10, 20, ... in a random order, on the hosts of a layout.
+ */
 static void start(struct group *group, unsigned layout, uint64_t *random)
 {
     static const uint32_t hosts[][4] = {{7}, {4, 3}, {1, 5, 1}, {2, 2, 2, 1}};
@@ -85,10 +87,10 @@ static void start(struct group *group, unsigned layout, uint64_t *random)
     group_start_ordered(group, GROUP_INPROC, count, hosts[layout], orders, 0);
 }
 
-/* Runs all that fit; returns how many results differ from the first. */
-static int count_others(struct group *group, struct sums *sums)
+/* Runs all algorithms that fit; returns how many results differ from the reference. */
+static int count_differences(struct group *group, struct sums *sums)
 {
-    int others = 0;
+    int differences = 0;
     for (size_t i = 0; i < muster_algorithm_count; i++) {
         const struct muster_plan plan = {
             .collective = MUSTER_ALLREDUCE, .topology = &group->topology, .count = COUNT};
@@ -96,44 +98,45 @@ static int count_others(struct group *group, struct sums *sums)
             continue;
         }
         sums->algorithm = muster_algorithms[i].name;
-        group_each(group, add_up, sums);
+        group_each(group, allreduce, sums);
         if (sums->first) {
-            memcpy(sums->kept, sums->result, sizeof sums->kept);
+            memcpy(sums->reference, sums->result, sizeof sums->reference);
             sums->first = false;
         }
-        others += is_same(sums) ? 0 : 1;
+        differences += is_same(sums) ? 0 : 1;
     }
-    return others;
+    return differences;
 }
 
-static int count_over_layouts(struct sums *sums, uint64_t seed)
+static int count_differences_over_layouts(struct sums *sums, uint64_t seed)
 {
-    int others = 0;
+    int differences = 0;
     uint64_t random = seed;
     for (unsigned layout = 0; layout < 4; layout++) {
         for (int times = 0; times < 2; times++) {
             struct group group;
             start(&group, layout, &random);
-            others += count_others(&group, sums);
+            differences += count_differences(&group, sums);
             group_finish(&group);
         }
     }
-    return others;
+    return differences;
 }
 
-static void without_it_bits_depend_on_who_is_where(void **state)
+static void without_reproducible_the_bits_depend_on_layout_and_algorithm(void **state)
 {
     (void)state;
     uint64_t seed = test_seed();
     struct sums *sums = calloc(1, sizeof *sums);
     assert_non_null(sums);
     *sums = (struct sums){.count = COUNT, .seed = seed, .first = true};
-    assert_true(count_over_layouts(sums, seed) > 0);
+    assert_true(count_differences_over_layouts(sums, seed) > 0);
     free(sums);
 }
 
-/* Also by what is chosen by cost, for any count that cuts the data otherwise. */
-static void a_part_of_the_data_has_the_bits_that_it_has_in_the_whole(void **state)
+/* The algorithm is chosen by cost, and each count divides the data among the ranks in another way.
+ */
+static void a_part_of_the_data_has_the_bits_of_the_whole(void **state)
 {
     (void)state;
     uint64_t seed = test_seed();
@@ -147,7 +150,7 @@ static void a_part_of_the_data_has_the_bits_that_it_has_in_the_whole(void **stat
     *sums = (struct sums){.reproducible = true, .seed = seed};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         sums->count = counts[i];
-        group_each(&group, add_up, sums);
+        group_each(&group, allreduce, sums);
         if (i == 0) {
             memcpy(whole, sums->result, sizeof whole);
         }
@@ -163,7 +166,7 @@ struct refusal {
     struct muster_request requests[GROUP_SIZE_MAX];
 };
 
-static void ask(struct group_member *member, void *argument)
+static void call_and_record(struct group_member *member, void *argument)
 {
     struct refusal *refusal = argument;
     float in = 1;
@@ -179,7 +182,7 @@ static void ask(struct group_member *member, void *argument)
     (void)snprintf(refusal->texts[member->rank], MUSTER_ERROR_MAX, "%s", muster_last_error());
 }
 
-static void other_algorithms_are_refused_with_those_that_fit(void **state)
+static void algorithms_without_an_order_are_refused_and_those_that_fit_are_named(void **state)
 {
     (void)state;
     static const uint32_t sizes[] = {2, 1};
@@ -193,7 +196,7 @@ static void other_algorithms_are_refused_with_those_that_fit(void **state)
             refusal->requests[rank].reproducible = true;
             refusal->requests[rank].algorithm = forced[i] == NULL ? "ring_two_phase" : NULL;
         }
-        group_each(&group, ask, refusal);
+        group_each(&group, call_and_record, refusal);
         group_finish(&group);
         for (uint32_t rank = 0; rank < 3; rank++) {
             assert_int_equal(refusal->statuses[rank], MUSTER_INVALID);
@@ -204,7 +207,7 @@ static void other_algorithms_are_refused_with_those_that_fit(void **state)
     }
 }
 
-static void members_that_disagree_about_it_are_told(void **state)
+static void a_disagreement_about_reproducible_is_an_error_on_all_members(void **state)
 {
     (void)state;
     static const uint32_t sizes[] = {2};
@@ -215,7 +218,7 @@ static void members_that_disagree_about_it_are_told(void **state)
     refusal->requests[0] =
         (struct muster_request){.reproducible = true, .algorithm = "halving_doubling"};
     refusal->requests[1] = (struct muster_request){.algorithm = "halving_doubling"};
-    group_each(&group, ask, refusal);
+    group_each(&group, call_and_record, refusal);
     group_finish(&group);
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(refusal->statuses[rank], MUSTER_INVALID);
@@ -227,10 +230,10 @@ static void members_that_disagree_about_it_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_it_bits_depend_on_who_is_where),
-        cmocka_unit_test(a_part_of_the_data_has_the_bits_that_it_has_in_the_whole),
-        cmocka_unit_test(other_algorithms_are_refused_with_those_that_fit),
-        cmocka_unit_test(members_that_disagree_about_it_are_told),
+        cmocka_unit_test(without_reproducible_the_bits_depend_on_layout_and_algorithm),
+        cmocka_unit_test(a_part_of_the_data_has_the_bits_of_the_whole),
+        cmocka_unit_test(algorithms_without_an_order_are_refused_and_those_that_fit_are_named),
+        cmocka_unit_test(a_disagreement_about_reproducible_is_an_error_on_all_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

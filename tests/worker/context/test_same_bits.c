@@ -1,8 +1,8 @@
 /*
- * Which bits come out. With `reproducible`, those of the documented order of contributors, whoever
- * has which rank on which host, whatever the algorithm, the transport and the segments in which
- * messages move; without, the same on all members. Random jobs and calls; floats of all sorts; and
- * threads that round in their own ways.
+ * The bits of results. With `reproducible` they are those of the documented order of contributors,
+ * for any placement of the contributors on ranks and hosts, any algorithm, transport and size of
+ * segments. Without it they are the same on all members. Jobs and calls are random, the floats are
+ * of all kinds, and threads have different rounding modes.
  */
 #include <fenv.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 #include "worker/base/clock.h"
 
 enum {
-    HANGS_MS = 60000,
+    HANGS_MS = 60000, /* only a hanging test takes so long */
     CONTRIBUTORS_MAX = 9,
     BUFFERS_MAX = 3,
     NAME_SIZE = 96,
@@ -29,20 +29,20 @@ enum {
     CALLS = 5
 };
 
-/* One call, alike on all members. */
+/* One call, the same on all members. */
 struct call {
     enum muster_collective collective;
     struct contributions all;
     uint32_t root;
     bool uneven, in_place, reproducible;
     size_t counts[GROUP_SIZE_MAX]; /* of the blocks of a reduce_scatter */
-    unsigned char *wanted;         /* results of all elements; NULL: alike on all is enough */
-    unsigned char *got;            /* by rank, if they are only to be alike */
-    char algorithm[NAME_SIZE];     /* "": by cost */
+    unsigned char *wanted; /* all elements; NULL: results need only be the same on all members */
+    unsigned char *got;    /* rank 0's result, rank 1's, ...; NULL: `wanted` is compared */
+    char algorithm[NAME_SIZE]; /* "": by cost */
 };
 
-/* The smallest and largest are the same in any order. */
-static struct muster_plan plan_of(const struct group *group, const struct call *call)
+/* MIN and MAX have the same result in any order, so they need none. */
+static struct muster_plan make_plan(const struct group *group, const struct call *call)
 {
     static const uint32_t any[GROUP_SIZE_MAX] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
     bool ordered = call->reproducible && call->all.op != MUSTER_MIN && call->all.op != MUSTER_MAX;
@@ -55,7 +55,7 @@ static struct muster_plan plan_of(const struct group *group, const struct call *
                                 .reduction_order = ordered ? any : NULL};
 }
 
-/* The number of the contributor that this member is. */
+/* The contributor that this member is: its place among the logical numbers. */
 static uint32_t contributor_of(const struct group_member *member)
 {
     const struct group *group = member->group;
@@ -66,7 +66,7 @@ static uint32_t contributor_of(const struct group_member *member)
     return before;
 }
 
-/* Where a member's results stand among all. */
+/* Which elements of the whole result this member gets. */
 static struct muster_span results_of(const struct call *call, uint32_t rank)
 {
     struct muster_span span = {0, call->all.count};
@@ -109,6 +109,7 @@ static void free_buffers(struct buffers *buffers)
     }
 }
 
+/* Makes the call on this member; `outputs` gets the addresses of its results. */
 static muster_status run(const struct call *call, struct group_member *member,
                          const struct buffers *buffers, unsigned char *outputs[BUFFERS_MAX])
 {
@@ -154,8 +155,8 @@ static void name_call(const struct call *call, const struct group_member *member
                    member->group->segment_bytes);
 }
 
-static void compare(const struct call *call, struct group_member *member,
-                    unsigned char *const outputs[BUFFERS_MAX])
+static void compare_with_wanted(const struct call *call, struct group_member *member,
+                                unsigned char *const outputs[BUFFERS_MAX])
 {
     const size_t size = muster_type_size_bytes(call->all.type);
     const struct muster_span span = results_of(call, member->rank);
@@ -180,7 +181,7 @@ static void call_one(struct group_member *member, void *argument)
     const size_t size_bytes = call->all.count * muster_type_size_bytes(call->all.type);
     make_buffers(call, member, &buffers);
     if (member->rank % 2 == 1) {
-        (void)fesetround(FE_TOWARDZERO); /* of this thread: what a program may do */
+        (void)fesetround(FE_TOWARDZERO); /* of this thread; a program may do so */
     }
     muster_status status = run(call, member, &buffers, outputs);
     if (status != MUSTER_OK) {
@@ -188,7 +189,7 @@ static void call_one(struct group_member *member, void *argument)
         name_call(call, member, text, sizeof text);
         group_fail(member, "%s: %s", text, muster_last_error());
     } else {
-        compare(call, member, outputs);
+        compare_with_wanted(call, member, outputs);
         if (call->got != NULL) {
             memcpy(call->got + member->rank * size_bytes, outputs[0], size_bytes);
         }
@@ -196,10 +197,10 @@ static void call_one(struct group_member *member, void *argument)
     free_buffers(&buffers);
 }
 
-/* Every algorithm that fits, and what is chosen. */
-static void call_by_all(struct group *group, struct call *call)
+/* Calls with every algorithm that fits, and with the one that is chosen by cost. */
+static void call_with_all_algorithms(struct group *group, struct call *call)
 {
-    const struct muster_plan plan = plan_of(group, call);
+    const struct muster_plan plan = make_plan(group, call);
     call->algorithm[0] = '\0';
     group_each(group, call_one, call);
     for (size_t i = 0; i < muster_algorithm_count; i++) {
@@ -211,7 +212,7 @@ static void call_by_all(struct group *group, struct call *call)
     }
 }
 
-/* Making them up ------------------------------------------------------------------------------ */
+/* Random jobs and calls ----------------------------------------------------------------------- */
 
 static void share_memory(struct group_member *member, void *argument)
 {
@@ -222,7 +223,7 @@ static void share_memory(struct group_member *member, void *argument)
     }
 }
 
-/* So many contributors in any order, on hosts of any sizes. */
+/* Starts a group of this many contributors in a random order, on hosts of random sizes. */
 static void start(struct group *group, uint32_t contributors, uint64_t *random)
 {
     static const uint32_t segments[] = {0, 256, 1000, 4096, 40000};
@@ -261,6 +262,7 @@ static void draw_counts(struct call *call, uint32_t contributors, uint64_t *rand
     }
 }
 
+/* Draws a call that reduces floats, reproducible. */
 static struct call draw_call(uint32_t contributors, uint64_t *random)
 {
     static const enum muster_collective collectives[] = {MUSTER_ALLREDUCE, MUSTER_REDUCE_SCATTER,
@@ -289,7 +291,7 @@ static struct call draw_call(uint32_t contributors, uint64_t *random)
     return call;
 }
 
-static void the_same_contributors_give_the_documented_bits(void **state)
+static void reproducible_results_have_the_documented_bits(void **state)
 {
     (void)state;
     uint64_t random = test_seed();
@@ -302,14 +304,14 @@ static void the_same_contributors_give_the_documented_bits(void **state)
             call.wanted = calloc(call.all.count + 1, sizeof(double));
             assert_non_null(call.wanted);
             contributions_reduce(&call.all, call.wanted);
-            call_by_all(&group, &call);
+            call_with_all_algorithms(&group, &call);
             free(call.wanted);
         }
         group_finish(&group);
     }
 }
 
-/* Put together at random. */
+/* A hierarchical algorithm with random parts. */
 static void draw_hierarchical(char ret_name[NAME_SIZE], uint64_t *random)
 {
     static const char *const locals[] = {"pairwise", "binomial",           "ring_two_phase",
@@ -322,7 +324,7 @@ static void draw_hierarchical(char ret_name[NAME_SIZE], uint64_t *random)
                    1 + test_random_below(random, 3));
 }
 
-/* So many elements of all members' results. */
+/* Fails the test if a member's result differs from rank 0's. */
 static void compare_members(const struct group *group, const struct call *call)
 {
     const size_t size_bytes = call->all.count * muster_type_size_bytes(call->all.type);
@@ -335,9 +337,9 @@ static void compare_members(const struct group *group, const struct call *call)
     }
 }
 
-static void allreduce_by_all(struct group *group, struct call *call, uint64_t *random)
+static void allreduce_with_all_algorithms(struct group *group, struct call *call, uint64_t *random)
 {
-    const struct muster_plan plan = plan_of(group, call);
+    const struct muster_plan plan = make_plan(group, call);
     for (size_t i = 0; i < muster_algorithm_count + 3; i++) {
         size_t index = i;
         if (i >= muster_algorithm_count) {
@@ -356,7 +358,7 @@ static void allreduce_by_all(struct group *group, struct call *call, uint64_t *r
     }
 }
 
-static void all_members_have_the_same_bits_in_any_case(void **state)
+static void all_members_have_the_same_bits_without_reproducible(void **state)
 {
     (void)state;
     uint64_t random = test_seed();
@@ -371,7 +373,7 @@ static void all_members_have_the_same_bits_in_any_case(void **state)
             call.reproducible = false;
             call.got = calloc(contributors, (call.all.count + 1) * sizeof(double));
             assert_non_null(call.got);
-            allreduce_by_all(&group, &call, &random);
+            allreduce_with_all_algorithms(&group, &call, &random);
             free(call.got);
         }
         group_finish(&group);
@@ -381,8 +383,8 @@ static void all_members_have_the_same_bits_in_any_case(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_contributors_give_the_documented_bits),
-        cmocka_unit_test(all_members_have_the_same_bits_in_any_case),
+        cmocka_unit_test(reproducible_results_have_the_documented_bits),
+        cmocka_unit_test(all_members_have_the_same_bits_without_reproducible),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

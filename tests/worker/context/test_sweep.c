@@ -1,4 +1,4 @@
-/* Every algorithm, type and operation, on many shapes of jobs, against a reference. */
+/* Every algorithm, type and operation, on many shapes of jobs: results equal a reference. */
 #include "tests/support/pattern.h"
 #include "tests/support/sweep.h"
 
@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
-/* Over 16 KiB a message waits for a grant, over 256 KiB it comes in pieces. */
+/* Over 16 KiB a message waits for a grant, over 256 KiB it is sent in several pieces. */
 enum { COUNT_LARGE = 35000 };
 
-/* Sanitizers make it many times slower: not all numbers of ranks with them. */
+/* With a sanitizer the tests are many times slower, so they run with fewer numbers of ranks. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { RANKS_STEP = 4, SMALL_MAX = 3 };
 #else
@@ -24,7 +24,7 @@ static void every_algorithm_is_right_on_1_to_17_ranks(void **state)
     for (uint32_t ranks = 1; ranks <= 17; ranks++) {
         uint32_t hosts_max = ranks < 3 ? ranks : 3;
         for (uint32_t hosts = 1; hosts <= hosts_max; hosts++) {
-            /* Large jobs take long: there one number of hosts, and less of the rest. */
+            /* Large jobs take long: they run with one number of hosts and fewer counts. */
             bool large = ranks > SMALL_MAX;
             struct sweep sweep = {.counts = counts, .count_count = 5, .brief = ranks > 10};
             if (large && !sweep.brief) {
@@ -38,7 +38,7 @@ static void every_algorithm_is_right_on_1_to_17_ranks(void **state)
     }
 }
 
-static void every_algorithm_is_right_over_other_links_and_in_memory(void **state)
+static void every_algorithm_is_right_over_each_transport_and_in_shared_memory(void **state)
 {
     (void)state;
     static const uint64_t counts[] = {1, 777, 0, 2500, 5};
@@ -65,7 +65,7 @@ static void every_algorithm_is_right_on_ragged_hosts(void **state)
     }
 }
 
-static void large_messages_arrive_in_pieces_and_right(void **state)
+static void large_messages_arrive_whole(void **state)
 {
     (void)state;
     static const struct sweep_shape shapes[] = {{1, {2}}, {2, {2, 1}}};
@@ -90,8 +90,8 @@ static void tcp_gives_the_same_results(void **state)
     }
 }
 
-/* By what was run above, one after the other. */
-static void every_pair_has_occurred(void **state)
+/* Runs last: in the sweeps above together every pair of type and operation has occurred. */
+static void the_sweeps_have_called_every_pair_of_type_and_operation(void **state)
 {
     (void)state;
     for (enum sweep_place place = 0; place <= SWEEP_MEMORY; place++) {
@@ -104,13 +104,13 @@ static void every_pair_has_occurred(void **state)
                 bool reduces = muster_collective_reduces((enum muster_collective)i);
                 anywhere = anywhere || (reduces && sweep_has_called(place, i, type, op));
                 if (place == SWEEP_INPROC && reduces && !sweep_has_called(place, i, type, op)) {
-                    fail_msg("no %s has made a %s of %s", muster_collective_name(i),
+                    fail_msg("no %s was called with %s of %s", muster_collective_name(i),
                              muster_op_name(op), muster_type_name(type));
                 }
             }
             if (!anywhere && RANKS_STEP == 1) {
-                fail_msg("place %d: nothing has made a %s of %s", (int)place, muster_op_name(op),
-                         muster_type_name(type));
+                fail_msg("place %d: no collective was called with %s of %s", (int)place,
+                         muster_op_name(op), muster_type_name(type));
             }
         }
     }
@@ -131,10 +131,10 @@ int main(void)
         cmocka_unit_test(every_pair_of_type_and_operation_is_right),
         cmocka_unit_test(every_algorithm_is_right_on_1_to_17_ranks),
         cmocka_unit_test(every_algorithm_is_right_on_ragged_hosts),
-        cmocka_unit_test(large_messages_arrive_in_pieces_and_right),
+        cmocka_unit_test(large_messages_arrive_whole),
         cmocka_unit_test(tcp_gives_the_same_results),
-        cmocka_unit_test(every_algorithm_is_right_over_other_links_and_in_memory),
-        cmocka_unit_test(every_pair_has_occurred),
+        cmocka_unit_test(every_algorithm_is_right_over_each_transport_and_in_shared_memory),
+        cmocka_unit_test(the_sweeps_have_called_every_pair_of_type_and_operation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /*
- * The queue of callers of one context, some of whom give up: nobody stays in it for good, whoever
- * else gave up and when, and calls run in the order in which they came until the first that has
- * not.
+ * The queue of callers of one context, some of which pass their deadlines while they wait. Every
+ * caller returns, and calls run in the order in which they came, up to the first one that has
+ * timed out.
  */
 #include "tests/support/group.h"
 #include "tests/support/pattern.h"
@@ -23,9 +23,9 @@
 #include <cmocka.h>
 
 enum {
-    CALLERS = 8, /* the first holds the turn until it is told to go on */
+    CALLERS = 8, /* the first keeps its turn until go_on is posted */
     RUNS = 60,
-    SOON_NS = 2 * 1000 * 1000, /* all that give up do so within this time */
+    SOON_NS = 2 * 1000 * 1000, /* the latest of the deadlines */
 };
 
 struct queue;
@@ -33,10 +33,10 @@ struct queue;
 struct caller {
     struct queue *queue;
     uint32_t index;
-    bool asks; /* which has no deadline */
+    bool predicts; /* calls muster_context_predict(), which has no deadline */
     int64_t deadline_ns;
     muster_status status;
-    uint32_t place; /* among those that ran, from 1; 0: it did not */
+    uint32_t place; /* in the order of the calls that ran, from 1; 0: it did not run */
     pthread_t thread;
 };
 
@@ -47,7 +47,7 @@ struct queue {
     struct caller callers[CALLERS];
 };
 
-/* Runs once in each call, in the caller's turn. */
+/* The user function: runs once in each call, during the caller's turn. */
 static void add(void *out, const void *left, const void *right, size_t count, muster_type type,
                 void *user)
 {
@@ -59,7 +59,7 @@ static void add(void *out, const void *left, const void *right, size_t count, mu
     pattern_user(out, left, right, count, type, NULL);
 }
 
-/* A member that is alone reduces only buffers of its own. */
+/* The only member reduces two buffers of its own. */
 static void *call(void *argument)
 {
     struct caller *caller = argument;
@@ -80,8 +80,9 @@ static void *call(void *argument)
                                            .outputs = outputs,
                                            .deadline_ns = caller->deadline_ns};
     double us;
-    caller->status = caller->asks ? muster_context_predict(caller->queue->context, &request, &us)
-                                  : muster_context_run(caller->queue->context, &request, NULL);
+    caller->status = caller->predicts
+                         ? muster_context_predict(caller->queue->context, &request, &us)
+                         : muster_context_run(caller->queue->context, &request, NULL);
     return NULL;
 }
 
@@ -91,7 +92,7 @@ static uint64_t count_tickets(struct muster_context *context)
     return context->tickets;
 }
 
-/* And waits until it stands in the queue. */
+/* Starts the caller's thread and waits until it is in the queue. */
 static void start(struct caller *caller)
 {
     struct muster_context *context = caller->queue->context;
@@ -102,37 +103,39 @@ static void start(struct caller *caller)
     }
 }
 
-/* Those that run are the first of those that run at all, and run in this order. */
+/* The calls up to the first one that timed out ran, in the order in which they came; all after it
+ * failed. */
 static void expect_order(const struct queue *queue)
 {
     uint32_t place = 0;
-    bool missed = false;
+    bool failed = false;
     for (uint32_t i = 0; i < CALLERS; i++) {
         const struct caller *caller = &queue->callers[i];
-        if (caller->asks) {
+        if (caller->predicts) {
             assert_int_equal(caller->status, MUSTER_OK);
             continue;
         }
-        missed = missed || caller->status != MUSTER_OK;
-        assert_int_equal(caller->status, missed ? MUSTER_REJOIN : MUSTER_OK);
-        assert_int_equal(caller->place, missed ? 0 : ++place);
+        failed = failed || caller->status != MUSTER_OK;
+        assert_int_equal(caller->status, failed ? MUSTER_REJOIN : MUSTER_OK);
+        assert_int_equal(caller->place, failed ? 0 : ++place);
     }
 }
 
-/* What comes later fares as those in the queue did. */
+/* A later call fails if one in the queue timed out, and succeeds if none did. */
 static void expect_later_call(struct queue *queue)
 {
-    bool missed = false;
+    bool failed = false;
     for (uint32_t i = 0; i < CALLERS; i++) {
-        missed = missed || queue->callers[i].status != MUSTER_OK;
+        failed = failed || queue->callers[i].status != MUSTER_OK;
     }
     struct caller later = {.queue = queue, .index = CALLERS, .deadline_ns = group_deadline()};
     (void)call(&later);
-    assert_int_equal(later.status, missed ? MUSTER_REJOIN : MUSTER_OK);
+    assert_int_equal(later.status, failed ? MUSTER_REJOIN : MUSTER_OK);
 }
 
-/* How many have given up. */
-static uint32_t queue_up(uint64_t *random, bool hold)
+/* Queues callers with random deadlines and lets them run; `hold` keeps the first one's turn until
+ * all deadlines have passed. Returns how many calls failed. */
+static uint32_t run_queue(uint64_t *random, bool hold)
 {
     struct group group;
     struct queue *queue = calloc(1, sizeof *queue);
@@ -141,66 +144,66 @@ static uint32_t queue_up(uint64_t *random, bool hold)
     queue->context = group.members[0].contexts[MUSTER_GLOBAL];
     assert_int_equal(sem_init(&queue->go_on, 0, 0), 0);
     uint32_t odds = 1 + test_random_below(random, 6);
-    bool gives_up[CALLERS] = {false};
+    bool has_deadline[CALLERS] = {false};
     for (uint32_t i = 0; i < CALLERS; i++) {
         struct caller *caller = &queue->callers[i];
         *caller = (struct caller){.queue = queue, .index = i, .deadline_ns = MUSTER_NEVER};
         if (i > 0 && test_random_below(random, odds) == 0) {
-            gives_up[i] = true;
+            has_deadline[i] = true;
             caller->deadline_ns = muster_clock_ns() + test_random_below(random, SOON_NS);
         } else if (i > 0) {
-            caller->asks = test_random_below(random, 4) == 0;
+            caller->predicts = test_random_below(random, 4) == 0;
         }
         start(caller);
     }
     for (uint32_t i = 0; hold && i < CALLERS; i++) {
-        if (gives_up[i]) { /* in whatever order; the turn is not given back before */
+        if (has_deadline[i]) { /* the first caller still has its turn */
             (void)pthread_join(queue->callers[i].thread, NULL);
             assert_int_equal(queue->callers[i].status, MUSTER_REJOIN);
         }
     }
     assert_int_equal(sem_post(&queue->go_on), 0);
-    uint32_t missed = 0;
+    uint32_t failed = 0;
     for (uint32_t i = 0; i < CALLERS; i++) {
-        if (!hold || !gives_up[i]) {
+        if (!hold || !has_deadline[i]) {
             (void)pthread_join(queue->callers[i].thread, NULL);
         }
-        missed += queue->callers[i].status != MUSTER_OK;
+        failed += queue->callers[i].status != MUSTER_OK;
     }
     expect_order(queue);
     expect_later_call(queue);
     (void)sem_destroy(&queue->go_on);
     group_finish(&group);
     free(queue);
-    return missed;
+    return failed;
 }
 
-static void who_gives_up_does_not_keep_the_others(void **state)
+static void callers_that_time_out_do_not_block_the_others(void **state)
 {
     (void)state;
     uint64_t random = test_seed();
-    uint32_t missed = 0;
+    uint32_t failed = 0;
     for (int i = 0; i < RUNS; i++) {
-        missed += queue_up(&random, true);
+        failed += run_queue(&random, true);
     }
-    assert_true(missed > 0);
+    assert_true(failed > 0);
 }
 
-/* Deadlines that pass just when the turn goes round. */
-static void who_gives_up_as_its_turn_comes_does_not_keep_the_others(void **state)
+/* The deadlines pass at about the time when the turn passes from caller to caller. */
+static void callers_that_time_out_as_their_turn_comes_do_not_block_the_others(void **state)
 {
     (void)state;
     uint64_t random = test_seed();
     for (int i = 0; i < RUNS; i++) {
-        (void)queue_up(&random, false);
+        (void)run_queue(&random, false);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_gives_up_does_not_keep_the_others),
-        cmocka_unit_test(who_gives_up_as_its_turn_comes_does_not_keep_the_others),
+        cmocka_unit_test(callers_that_time_out_do_not_block_the_others),
+        cmocka_unit_test(callers_that_time_out_as_their_turn_comes_do_not_block_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

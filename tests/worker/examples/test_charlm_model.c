@@ -78,7 +78,8 @@ static void product_equals_the_definition(void **state)
     }
 }
 
-/* 70 samples, so that there is more than one chunk. */
+/* Compares the gradient with central differences of the loss. 70 samples are more than one chunk.
+ */
 static void check_gradient(size_t layers)
 {
     struct charlm_data data = small_data(200);

@@ -1,4 +1,5 @@
-/* The executor, by schedules written here by hand. */
+/* The executor, with schedules written by hand: order of steps and messages, deadlines, receives
+ * that are posted early, and cleanup after a failure. */
 #include "tests/support/group.h"
 #include "worker/base/clock.h"
 #include "worker/executor/executor.h"
@@ -13,7 +14,7 @@
 
 enum { STEPS_MAX = 64, COUNT_MAX = 4096, CONTEXT = 9 };
 
-/* What one rank does, and with what. */
+/* One rank's schedule and buffers, and what its operation returned. */
 struct part {
     struct muster_step steps[STEPS_MAX];
     size_t step_count;
@@ -21,9 +22,9 @@ struct part {
     int32_t in[COUNT_MAX], out[COUNT_MAX], scratch[COUNT_MAX];
     uint64_t count;
     muster_op op;
-    int64_t deadline_ns; /* 0: none that matters */
+    int64_t deadline_ns; /* 0: one that only a hanging test reaches */
     bool in_place;
-    /* What came of it. */
+    /* What the operation returned. */
     muster_status status;
     uint32_t suspect;
     char text[MUSTER_ERROR_MAX];
@@ -86,6 +87,7 @@ static struct muster_step local_step(uint8_t kind, uint16_t lane, uint32_t round
                                 .at = at};
 }
 
+/* Runs one rank's schedule as operation `sequence`, and records what it returns. */
 static muster_status run_part(struct group_member *member, struct part *part, uint64_t sequence)
 {
     struct muster_schedule schedule = {
@@ -159,8 +161,9 @@ static void messages_of_one_round_to_one_peer_keep_their_order(void **state)
     free(parts);
 }
 
-/* Each lane: there, add one's own to it in a step of its own, and back; several times. */
-static void local_steps_stand_between_the_rounds_of_their_lane(void **state)
+/* In each lane rank 0 sends its value, rank 1 adds its own in a local step and sends the sum back,
+ * TRIPS times. */
+static void local_steps_run_between_the_rounds_of_their_lane(void **state)
 {
     (void)state;
     enum { LANES = 3, TRIPS = 4 };
@@ -186,7 +189,7 @@ static void local_steps_stand_between_the_rounds_of_their_lane(void **state)
     free(parts);
 }
 
-static void a_received_message_is_reduced_with_what_is_here(void **state)
+static void a_received_message_is_reduced_with_the_input(void **state)
 {
     (void)state;
     struct part *parts = new_parts(2);
@@ -209,7 +212,7 @@ static void a_received_message_is_reduced_with_what_is_here(void **state)
     free(parts);
 }
 
-static void local_work_alone_needs_nobody(void **state)
+static void a_schedule_of_local_steps_runs_on_one_rank(void **state)
 {
     (void)state;
     struct part *parts = new_parts(1);
@@ -218,13 +221,13 @@ static void local_work_alone_needs_nobody(void **state)
     add(&parts[0], local_step(MUSTER_STEP_REDUCE, 0, 1, MUSTER_INPUT, all, MUSTER_OUTPUT, 0));
     run_parts(1, parts);
     assert_int_equal(parts[0].out[3], 2 * 1003);
-    parts[0].in_place = true; /* the copy is then from a place to itself */
+    parts[0].in_place = true; /* the copy's source is its target */
     run_parts(1, parts);
     assert_int_equal(parts[0].out[3], 4 * 1003);
     free(parts);
 }
 
-static void no_steps_at_all_are_done_at_once(void **state)
+static void an_empty_schedule_succeeds(void **state)
 {
     (void)state;
     struct part *parts = new_parts(1);
@@ -232,7 +235,7 @@ static void no_steps_at_all_are_done_at_once(void **state)
     free(parts);
 }
 
-static void even_an_empty_message_must_come(void **state)
+static void a_receive_of_an_empty_message_waits_for_it(void **state)
 {
     (void)state;
     struct group group;
@@ -245,7 +248,7 @@ static void even_an_empty_message_must_come(void **state)
     free(parts);
 }
 
-static void send_only(struct group_member *member, void *argument)
+static void run_parts_of_ranks_0_and_1(struct group_member *member, void *argument)
 {
     struct part *parts = argument;
     if (member->rank != 2) {
@@ -253,8 +256,8 @@ static void send_only(struct group_member *member, void *argument)
     }
 }
 
-/* Rank 2 does not call: rank 0 waits for it, rank 1 for nobody. */
-static void a_passed_deadline_names_who_is_waited_for(void **state)
+/* Rank 2 does not call: rank 0 waits for it, rank 1 waits for no rank. */
+static void a_passed_deadline_names_the_rank_that_is_waited_for(void **state)
 {
     (void)state;
     struct part *parts = new_parts(3);
@@ -262,14 +265,14 @@ static void a_passed_deadline_names_who_is_waited_for(void **state)
     add(&parts[0], receive_step(0, 0, 1, MUSTER_OUTPUT, span));
     add(&parts[0], receive_step(0, 1, 2, MUSTER_OUTPUT, span));
     add(&parts[1], send_step(0, 0, 0, MUSTER_INPUT, span));
-    /* On a busy machine rank 1's thread may not have been there in time. */
+    /* On a busy machine rank 1's thread may start too late; then the times are doubled. */
     int64_t limit_ns = group_deadline();
     for (uint32_t time_ms = 50;; time_ms *= 2) {
         struct group group;
         parts[0].deadline_ns = muster_clock_after_ms(time_ms);
         parts[1].deadline_ns = muster_clock_after_ms(2 * time_ms);
         group_start_flat(&group, GROUP_INPROC, 3);
-        group_each(&group, send_only, parts);
+        group_each(&group, run_parts_of_ranks_0_and_1, parts);
         group_finish(&group);
         if (parts[1].status == MUSTER_OK || muster_clock_ns() > limit_ns) {
             break;
@@ -284,8 +287,9 @@ static void a_passed_deadline_names_who_is_waited_for(void **state)
     free(parts);
 }
 
-/* Rank 0's first round ends only when its second's large message has left rank 1. */
-static void a_receive_that_nothing_before_touches_is_posted_a_round_early(void **state)
+/* Rank 0's first round ends only after rank 1 has sent the large message of rank 0's second round.
+ */
+static void a_receive_into_an_unused_target_is_posted_a_round_early(void **state)
 {
     (void)state;
     struct part *parts = new_parts(3);
@@ -310,8 +314,8 @@ static void a_receive_that_nothing_before_touches_is_posted_a_round_early(void *
     free(parts);
 }
 
-/* The next message must not come before its own is added to the one before. */
-static void a_receive_waits_for_the_round_that_reads_what_it_writes(void **state)
+/* Rank 1 adds its input to each message, in the buffer into which the next message is received. */
+static void a_receive_is_not_posted_before_the_round_that_reads_its_target(void **state)
 {
     (void)state;
     struct part *parts = new_parts(2);
@@ -331,8 +335,8 @@ static void a_receive_waits_for_the_round_that_reads_what_it_writes(void **state
     free(parts);
 }
 
-/* The fabric refuses a new generation while transfers are posted. */
-static void nothing_is_left_posted_by_a_failure(void **state)
+/* A new generation shows it: the fabric refuses one while transfers are posted. */
+static void a_failed_operation_leaves_no_transfer_posted(void **state)
 {
     (void)state;
     struct group group;
@@ -356,15 +360,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_of_one_round_to_one_peer_keep_their_order),
-        cmocka_unit_test(local_steps_stand_between_the_rounds_of_their_lane),
-        cmocka_unit_test(a_received_message_is_reduced_with_what_is_here),
-        cmocka_unit_test(local_work_alone_needs_nobody),
-        cmocka_unit_test(no_steps_at_all_are_done_at_once),
-        cmocka_unit_test(even_an_empty_message_must_come),
-        cmocka_unit_test(a_passed_deadline_names_who_is_waited_for),
-        cmocka_unit_test(a_receive_that_nothing_before_touches_is_posted_a_round_early),
-        cmocka_unit_test(a_receive_waits_for_the_round_that_reads_what_it_writes),
-        cmocka_unit_test(nothing_is_left_posted_by_a_failure),
+        cmocka_unit_test(local_steps_run_between_the_rounds_of_their_lane),
+        cmocka_unit_test(a_received_message_is_reduced_with_the_input),
+        cmocka_unit_test(a_schedule_of_local_steps_runs_on_one_rank),
+        cmocka_unit_test(an_empty_schedule_succeeds),
+        cmocka_unit_test(a_receive_of_an_empty_message_waits_for_it),
+        cmocka_unit_test(a_passed_deadline_names_the_rank_that_is_waited_for),
+        cmocka_unit_test(a_receive_into_an_unused_target_is_posted_a_round_early),
+        cmocka_unit_test(a_receive_is_not_posted_before_the_round_that_reads_its_target),
+        cmocka_unit_test(a_failed_operation_leaves_no_transfer_posted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,7 +195,7 @@ static void test_pages_that_others_can_take_away_are_not_watched(void **state)
     for (int flags = MAP_SHARED; flags <= MAP_PRIVATE; flags++) {
         volatile char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, flags, fd, 0);
         assert_true(memory != MAP_FAILED);
-        (void)(memory[0] + memory[page]); /* now the pages exist */
+        (void)(memory[0] + memory[page]); /* a read makes the pages present */
         assert_false(watch_ops->watch((char *)memory, 2 * page));
         munmap((char *)memory, 2 * page);
     }
@@ -206,7 +206,7 @@ static void test_pages_that_others_can_take_away_are_not_watched(void **state)
     char *untouched = mmap(NULL, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_false(watch_ops->watch(untouched, page));
     munmap(untouched, page);
-    assert_false(watch_ops->watch(untouched, page)); /* nothing is there */
+    assert_false(watch_ops->watch(untouched, page)); /* unmapped memory */
     FILE *program = fopen("/proc/self/exe", "re");
     assert_non_null(program);
     volatile char *file = mmap(NULL, page, PROT_READ, MAP_PRIVATE, fileno(program), 0);
@@ -216,7 +216,7 @@ static void test_pages_that_others_can_take_away_are_not_watched(void **state)
     munmap((char *)file, page);
     char *half = map_at(NULL, 2 * page, MAP_PRIVATE);
     assert_ptr_equal(map_at(half + page, page, MAP_SHARED | MAP_FIXED), half + page);
-    assert_false(watch_ops->watch(half, 2 * page)); /* and half of it is not enough */
+    assert_false(watch_ops->watch(half, 2 * page)); /* only its first page could be watched */
     munmap(half, 2 * page);
 }
 
@@ -244,13 +244,13 @@ static void test_the_watch_ends_with_its_last_user(void **state)
     char *memory = map(page);
     uint64_t second = watch_ops->hold();
     assert_true(watch_ops->watch(memory, page));
-    watch_ops->release(); /* one is left */
+    watch_ops->release(); /* the watch still has one user */
     munmap(memory, page);
     assert_true(is_gone_since(&second, memory, page));
     memory = map(page);
     assert_true(watch_ops->watch(memory, page));
-    watch_ops->release();
-    munmap(memory, page); /* and returns */
+    watch_ops->release(); /* the watch ends */
+    munmap(memory, page); /* must not block */
     assert_false(watch_ops->watch(map(page), page));
     uint64_t next = watch_ops->hold();
     assert_true(is_gone(memory, page));

@@ -39,7 +39,7 @@ static void without_a_server_joining_ends_in_time_and_names_the_url(void **state
 {
     (void)state;
     muster_session *session = NULL;
-    muster_options options = options_for("http://127.0.0.1:1", "x"); /* nobody may listen there */
+    muster_options options = options_for("http://127.0.0.1:1", "x"); /* no server listens there */
     options.join_timeout_ms = 400;
     int64_t begun_ms = muster_clock_ms();
     assert_int_equal(muster_open(&options, &session), MUSTER_RETRY);
@@ -73,7 +73,7 @@ static void a_bad_option_is_refused_before_anything_is_opened(void **state)
     expect_text("MUSTER_LISTEN");
 }
 
-static void a_job_that_never_reaches_min_says_who_is_there(void **state)
+static void a_job_that_never_reaches_min_is_an_error_with_the_number_of_members(void **state)
 {
     (void)state;
     muster_session *session = NULL;
@@ -176,7 +176,7 @@ int main(void)
         cmocka_unit_test(without_a_server_joining_ends_in_time_and_names_the_url),
         cmocka_unit_test(a_host_name_that_does_not_resolve_is_named),
         cmocka_unit_test(a_bad_option_is_refused_before_anything_is_opened),
-        cmocka_unit_test(a_job_that_never_reaches_min_says_who_is_there),
+        cmocka_unit_test(a_job_that_never_reaches_min_is_an_error_with_the_number_of_members),
         cmocka_unit_test(a_wrong_token_is_refused),
         cmocka_unit_test(settings_that_differ_from_the_jobs_are_refused_with_both_values),
         cmocka_unit_test(sigterm_ends_a_waiting_join),

@@ -32,7 +32,7 @@ static int stop_service(void **state)
     return test_service_stop(&service) == 0 ? 0 : -1;
 }
 
-static bool nobody_is_suspected(const struct muster_job_response *job, const void *user)
+static bool no_member_is_suspected(const struct muster_job_response *job, const void *user)
 {
     (void)user;
     for (uint32_t i = 0; i < job->member_count; i++) {
@@ -53,7 +53,7 @@ static void compute_for_long(struct crew_member *member)
     if (rank == REPORTER) {
         muster_session_report(session, muster_generation(session), REPORTED, "link reset");
         MEMBER_CHECK(member,
-                     test_service_wait(&service, "busy", nobody_is_suspected, NULL, WAIT_MS));
+                     test_service_wait(&service, "busy", no_member_is_suspected, NULL, WAIT_MS));
     }
     crew_barrier(member);
     MEMBER_CHECK(member, muster_barrier(session, MUSTER_GLOBAL, NULL) == MUSTER_REJOIN);

@@ -224,6 +224,7 @@ static const char negative[] = CORE("1") LINK("host", "-5") LINK("rack", "5") "}
 static const char huge[] = CORE("1e300") "}";
 static const char *const absurd[] = {"", "nonsense", negative, huge};
 
+/* Stores the text as the job's link figures. A %u in it stands for a digest of the crew's hosts. */
 static void put_text(struct crew_member *member, const char *text)
 {
     struct muster_value_request request = {0};

@@ -55,6 +55,7 @@ static bool read_request(int fd, char *buffer)
     return false;
 }
 
+/* The server's thread: reads requests and sends the replies of its list, one each. */
 static void *serve(void *argument)
 {
     struct server *server = argument;
@@ -218,7 +219,7 @@ static void no_server_ends_at_the_deadline_and_names_the_url(void **state)
     json_t *answer = NULL;
     enum muster_rpc_code code = MUSTER_RPC_OK;
     start(&server);
-    stop(&server); /* the port is free again, and nobody listens */
+    stop(&server); /* no server listens at the port any more */
     struct muster_retry_policy short_one = retry_policy(5000, 300);
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
     assert_int_equal(
@@ -274,7 +275,7 @@ static void a_server_that_never_answers_times_out(void **state)
     stop(&server);
 }
 
-static void *interrupt_when_asked(void *argument)
+static void *interrupt_after_request(void *argument)
 {
     void **both = argument;
     struct server *server = both[0];
@@ -297,7 +298,7 @@ static void another_thread_interrupts_a_held_call(void **state)
     struct muster_retry_policy long_enough = retry_policy(60000, 60000);
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
     void *both[] = {&server, client};
-    assert_int_equal(pthread_create(&thread, NULL, interrupt_when_asked, both), 0);
+    assert_int_equal(pthread_create(&thread, NULL, interrupt_after_request, both), 0);
     int64_t begun_ns = muster_clock_ns();
     assert_int_equal(
         muster_client_call(client, MUSTER_RPC_WATCH, json_object(), &long_enough, &answer, &code),

@@ -42,6 +42,8 @@ static void ask_service(const struct work *work)
     muster_client_destroy(client);
 }
 
+/* The user's function: one allreduce and one commit a step, until the work is done or the step at
+ * which it is to stop. */
 static muster_status count(muster_session *session, void *user)
 {
     struct work *work = user;

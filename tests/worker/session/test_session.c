@@ -93,6 +93,7 @@ static void subtract_from_nine(void *out, const void *left, const void *right, s
     }
 }
 
+/* Factors, a user's operation, and collectives on several buffers, by the public functions. */
 static void check_options_and_buffers(struct crew_member *member, muster_scope scope)
 {
     int n = (int)muster_size(member->session, scope);

@@ -180,6 +180,7 @@ static void expect_refusal(struct crew_member *member, muster_status status, con
     MEMBER_CHECK(member, strstr(muster_last_error(), word) != NULL);
 }
 
+/* Each wrong call is refused with a text that names what is wrong. */
 static void call_wrongly(struct crew_member *member)
 {
     muster_session *session = member->session;

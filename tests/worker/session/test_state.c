@@ -162,6 +162,8 @@ static void a_different_layout_is_named_on_every_member(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
+/* The highest rank leaves in each round; the others keep their uncommitted state in the next
+ * generation. */
 static void leave_one_by_one(struct crew_member *member)
 {
     muster_session *session = member->session;

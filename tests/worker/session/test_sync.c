@@ -85,6 +85,7 @@ static void set_state(struct stage *stage, uint32_t i)
     fill(stage, i, holding->live);
 }
 
+/* Fills in the session as if it had joined a generation with the scene's state. */
 static void set_session(struct stage *stage, struct group *group, uint32_t i)
 {
     struct muster_session *session = &stage->sessions[i];
@@ -114,6 +115,8 @@ static void set_session(struct stage *stage, struct group *group, uint32_t i)
     set_state(stage, i);
 }
 
+/* One member's sync, and all that the scene expects of it: status, text, memory, version and
+ * committed copy. */
 static void sync_one(struct group_member *member, void *argument)
 {
     struct stage *stage = argument;

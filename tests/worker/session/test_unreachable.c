@@ -18,8 +18,8 @@
 
 enum { WAIT_MS = 60000, ATTEMPT_MS = 5000, GIVES_UP_AFTER = 12, COMPANIONS = 2 };
 
-/* A member that publishes an address where nobody listens. It joins, watches, and joins again, and
- * leaves when this many generations have ended. */
+/* A member that publishes an address where no process listens. It joins, watches, and joins again,
+ * and leaves when this many generations have ended. */
 struct unreachable_member {
     struct muster_client *client;
     struct muster_join_request join;
@@ -165,7 +165,7 @@ static void start_member(struct member *member, const char *job, uint32_t size, 
 }
 
 /* Both jobs at the same time, because both take some seconds. */
-static void a_member_that_reaches_nobody_gives_up_and_one_that_reaches_most_stays(void **state)
+static void a_member_that_reaches_no_peer_gives_up_and_one_that_reaches_most_stays(void **state)
 {
     (void)state;
     static struct unreachable_member lasting;
@@ -199,7 +199,7 @@ static void a_member_that_reaches_nobody_gives_up_and_one_that_reaches_most_stay
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_member_that_reaches_nobody_gives_up_and_one_that_reaches_most_stays),
+        cmocka_unit_test(a_member_that_reaches_no_peer_gives_up_and_one_that_reaches_most_stays),
     };
     if (!test_service_built()) {
         return 77;

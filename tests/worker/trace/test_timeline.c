@@ -432,7 +432,8 @@ static void a_file_that_cannot_be_made_is_one_line_of_the_log(void **state)
     assert_int_equal(errors_end(before, "/proc/no/t.1.0.json: No such file"), 1);
 }
 
-/* The same error as on a full disk, where the kernel sends no signal, though. */
+/* The file must not grow beyond a limit: writes fail as on a full disk. Other than there, the
+ * kernel also sends a signal (SIGXFSZ). */
 static void a_file_that_cannot_grow_keeps_what_it_has(void **state)
 {
     (void)state;

@@ -16,7 +16,7 @@ enum { SIZE = 3 * 4096, COPY = 5000, AT = 100, FIRST_CALLS = 60, THREADS = 3 };
 
 static const struct gpu_pretend *gpu;
 
-/* What threads share that use memory of a GPU first, all at once. */
+/* What the threads share that all look for memory of a GPU at once, before any other call. */
 struct first_call {
     char *of_gpu;
     pthread_barrier_t barrier;
@@ -62,7 +62,7 @@ static void test_threads_that_find_the_first_memory_at_once_all_find_it(void **s
     }
 }
 
-static void test_there_is_none_before_libcuda_is_loaded_and_some_after(void **state)
+static void test_memory_is_found_only_after_libcuda_is_loaded(void **state)
 {
     (void)state;
     struct muster_gpu_memory memory;
@@ -114,10 +114,10 @@ static void fill(unsigned char *bytes, size_t size, unsigned seed)
 }
 
 /* In a thread that has not used CUDA yet. */
-static void *copy_there_and_back(void *user)
+static void *copy_to_gpu_and_back(void *user)
 {
     static char failed[] = "a copy failed";
-    static char wrong[] = "it copied something else";
+    static char wrong[] = "the copied bytes differ";
     unsigned char *of_gpu = user;
     unsigned char here[COPY];
     unsigned char back[COPY] = {0};
@@ -134,18 +134,18 @@ static void *copy_there_and_back(void *user)
                                                                                       : wrong;
 }
 
-static void test_any_thread_copies_there_and_back_and_within(void **state)
+static void test_any_thread_copies_to_the_gpu_within_it_and_back(void **state)
 {
     (void)state;
     static const unsigned kinds[] = {0, GPU_PRETEND_NO_CONTEXT, GPU_PRETEND_NO_ID,
                                      GPU_PRETEND_NO_ID | GPU_PRETEND_NO_CONTEXT};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         pthread_t thread;
-        void *complaint = NULL;
+        void *error = NULL;
         void *of_gpu = gpu->allocate(SIZE, kinds[i]);
-        assert_int_equal(pthread_create(&thread, NULL, copy_there_and_back, of_gpu), 0);
-        assert_int_equal(pthread_join(thread, &complaint), 0);
-        assert_null(complaint);
+        assert_int_equal(pthread_create(&thread, NULL, copy_to_gpu_and_back, of_gpu), 0);
+        assert_int_equal(pthread_join(thread, &error), 0);
+        assert_null(error);
         gpu->release(of_gpu);
     }
 }
@@ -191,10 +191,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads_that_find_the_first_memory_at_once_all_find_it),
-        cmocka_unit_test(test_there_is_none_before_libcuda_is_loaded_and_some_after),
+        cmocka_unit_test(test_memory_is_found_only_after_libcuda_is_loaded),
         cmocka_unit_test(test_an_allocation_is_found_by_any_address_in_it),
         cmocka_unit_test(test_memory_that_the_cpu_may_touch_is_memory_of_the_host),
-        cmocka_unit_test(test_any_thread_copies_there_and_back_and_within),
+        cmocka_unit_test(test_any_thread_copies_to_the_gpu_within_it_and_back),
         cmocka_unit_test(test_a_copy_that_fails_has_the_name_of_the_error),
         cmocka_unit_test(test_pages_are_exported_or_the_text_says_why_not),
     };

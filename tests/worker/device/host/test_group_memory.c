@@ -98,6 +98,8 @@ static bool all_notice(const struct memory_call *call)
            call->method == MUSTER_MEMORY_BUFFERS;
 }
 
+/* Runs one operation on this rank. If a rank calls it differently, an error is right, and required
+ * where all ranks can notice. */
 static void run_call(struct member *member, struct muster_group_memory *memory, uint64_t sequence,
                      bool buffers, uint64_t *buffer)
 {
@@ -152,6 +154,8 @@ static uint64_t *allocate(struct member *member)
     return buffer;
 }
 
+/* A rank's thread: joins the group memory and runs all operations, with new buffers from time to
+ * time. */
 static void *run_rank(void *argument)
 {
     struct member *member = argument;

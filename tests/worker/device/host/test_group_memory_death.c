@@ -24,8 +24,8 @@
 enum {
     RANKS_MAX = 5,
     ROUNDS = 12,
-    LONG_MS = 60000, /* reached only by a test that hangs */
-    SHORT_MS = 200,  /* then the others give up a stopped rank */
+    LONG_MS = 60000, /* only a hanging test takes so long */
+    SHORT_MS = 200,  /* deadline of the calls that wait for a stopped rank */
     LEAVING_ROUNDS = 30,
     LEAVING_POLLS = 200,
 };
@@ -231,29 +231,30 @@ static void a_stopped_rank_ends_the_others_calls_in_time(void **state)
     }
 }
 
-/* Rank 1, which does its part when rank 0 allows it, and then leaves at once. */
+/* Rank 1, a process that starts its operation after rank 0 has written a byte, and ends right after
+ * it. */
 struct partner {
     pid_t pid;
-    int go;
-    bool allowed;
+    int start_fd;
+    bool started;
 };
 
-static void allow(struct partner *partner)
+static void let_start(struct partner *partner)
 {
-    if (!partner->allowed) {
-        assert_int_equal(write(partner->go, "x", 1), 1);
-        partner->allowed = true;
+    if (!partner->started) {
+        assert_int_equal(write(partner->start_fd, "x", 1), 1);
+        partner->started = true;
     }
 }
 
-/* Rank 0 has polled in vain and is about to check that rank 1 is alive. By then that rank has left,
- * unless it needs rank 0 once more. */
-static muster_status wait_until_it_left(void *user, uint32_t *ret_suspect)
+/* Called when rank 0's polls have found nothing, before it checks that rank 1 is alive: waits until
+ * rank 1 has ended, or for a while, because rank 1 may still need rank 0. */
+static muster_status await_end_of_partner(void *user, uint32_t *ret_suspect)
 {
     struct partner *partner = user;
     siginfo_t ended = {0};
     (void)ret_suspect;
-    allow(partner);
+    let_start(partner);
     for (int i = 0; i < LEAVING_POLLS && ended.si_pid == 0; i++) {
         (void)usleep(100);
         (void)waitid(P_PID, (id_t)partner->pid, &ended, WEXITED | WNOHANG | WNOWAIT);
@@ -261,8 +262,9 @@ static muster_status wait_until_it_left(void *user, uint32_t *ret_suspect)
     return MUSTER_OK;
 }
 
-/* Runs one operation. Rank 1 waits until rank 0 allows it. */
-static void do_one(struct shared *shared, uint32_t rank, int allowed, struct partner *partner)
+/* Runs one operation. Rank 1 starts it when it can read a byte from start_fd. */
+static void run_one_operation(struct shared *shared, uint32_t rank, int start_fd,
+                              struct partner *partner)
 {
     struct memory_call call;
     char byte = 0;
@@ -274,10 +276,10 @@ static void do_one(struct shared *shared, uint32_t rank, int allowed, struct par
     memory_call_make(shared->seed, 1, shared->order, rank, shared->ranks, buffers, buffer, &call);
     muster_group_memory_begin(memory, 0);
     pthread_barrier_wait(&shared->barrier);
-    shared->results[rank].failed = rank == 1 && read(allowed, &byte, 1) != 1;
+    shared->results[rank].failed = rank == 1 && read(start_fd, &byte, 1) != 1;
     const struct muster_group_step step =
         memory_call_step(&call, muster_clock_after_ms(LONG_MS),
-                         rank == 0 ? wait_until_it_left : keep_waiting, partner);
+                         rank == 0 ? await_end_of_partner : keep_waiting, partner);
     shared->results[rank].status = muster_group_memory_run(memory, &step, &suspect);
     (void)snprintf(shared->results[rank].text, MUSTER_ERROR_MAX, "%s", muster_last_error());
     shared->results[rank].failed |=
@@ -287,30 +289,31 @@ static void do_one(struct shared *shared, uint32_t rank, int allowed, struct par
     free(buffer);
 }
 
-static void leave_after_one(uint64_t *random)
+/* Both ranks run one operation, and rank 1 ends while rank 0 is still in it: it must succeed. */
+static void end_partner_during_operation(uint64_t *random)
 {
-    int allowed[2];
+    int start[2];
     struct shared *shared = map_shared();
     shared->seed = test_random(random);
     shared->ranks = 2;
     prepare(shared);
-    assert_int_equal(pipe(allowed), 0);
-    struct partner partner = {.pid = fork(), .go = allowed[1]};
+    assert_int_equal(pipe(start), 0);
+    struct partner partner = {.pid = fork(), .start_fd = start[1]};
     assert_true(partner.pid >= 0);
     if (partner.pid == 0) {
-        do_one(shared, 1, allowed[0], NULL);
+        run_one_operation(shared, 1, start[0], NULL);
         _exit(0);
     }
-    do_one(shared, 0, allowed[0], &partner);
-    allow(&partner);
+    run_one_operation(shared, 0, start[0], &partner);
+    let_start(&partner);
     assert_int_equal(waitpid(partner.pid, NULL, 0), partner.pid);
     for (uint32_t i = 0; i < 2; i++) {
         if (shared->results[i].failed) {
             fail_msg("rank %u: %s", i, shared->results[i].text);
         }
     }
-    close(allowed[0]);
-    close(allowed[1]);
+    close(start[0]);
+    close(start[1]);
     close(shared->fd);
     assert_int_equal(pthread_barrier_destroy(&shared->barrier), 0);
     assert_int_equal(munmap(shared, sizeof *shared), 0);
@@ -321,7 +324,7 @@ static void a_rank_that_has_done_its_part_may_leave(void **state)
     (void)state;
     uint64_t random = test_seed();
     for (int i = 0; i < LEAVING_ROUNDS; i++) {
-        leave_after_one(&random);
+        end_partner_during_operation(&random);
     }
 }
 
