@@ -18,12 +18,12 @@
 
 static void free_path(struct muster_watch *watch)
 {
-    struct shm_path *path = (struct shm_path *)watch;
+    struct muster_shm_path *path = (struct muster_shm_path *)watch;
     muster_shm_unmap(path);
     free(path);
 }
 
-void muster_shm_path_close(struct shm_path *path)
+void muster_shm_path_close(struct muster_shm_path *path)
 {
     if (path->pending.phase == MUSTER_PHASE_OPEN && path->link != NULL) {
         DL_DELETE2(path->shm->open, path->link, prev_open, next_open);
@@ -41,10 +41,11 @@ void muster_shm_path_close(struct shm_path *path)
 }
 
 /* Takes the descriptor, also on failure. */
-static struct shm_path *make_path(struct shm *shm, int fd, enum muster_phase phase)
+static struct muster_shm_path *make_path(struct muster_shm *shm, int fd, enum muster_phase phase)
 {
     const struct muster_watch watch = {.fd = fd, .events = EPOLLIN, .free = free_path};
-    struct shm_path *path = muster_pending_create(&shm->pending_list, sizeof *path, phase, &watch);
+    struct muster_shm_path *path =
+        muster_pending_create(&shm->pending_list, sizeof *path, phase, &watch);
     if (path == NULL) {
         return NULL;
     }
@@ -59,9 +60,9 @@ static struct shm_path *make_path(struct shm *shm, int fd, enum muster_phase pha
 
 /* Opening ------------------------------------------------------------------------------------- */
 
-static void open_path(struct shm_path *path)
+static void open_path(struct muster_shm_path *path)
 {
-    struct shm_link *link = path->link;
+    struct muster_shm_link *link = path->link;
     muster_pending_remove(&path->pending);
     link->dialler.redial_ns = MUSTER_NEVER;
     muster_shm_set_rings(link, path);
@@ -82,12 +83,12 @@ static struct sockaddr_un socket_address(const char *name, socklen_t *ret_size)
 }
 
 /* The peer's address for this host and network; false if it has none. */
-static bool find_address(const struct shm_link *link, struct shm_address *ret_address)
+static bool find_address(const struct muster_shm_link *link, struct muster_shm_address *ret_address)
 {
     const struct muster_peer *peer = &link->link->peer;
-    const struct shm_address *own = &link->shm->own;
+    const struct muster_shm_address *own = &link->shm->own;
     for (uint32_t i = 0; i < peer->address_count; i++) {
-        struct shm_address address;
+        struct muster_shm_address address;
         if (muster_shm_address_parse(peer->addresses[i], &address) &&
             strcmp(address.boot, own->boot) == 0 && address.network == own->network) {
             *ret_address = address;
@@ -97,7 +98,7 @@ static bool find_address(const struct shm_link *link, struct shm_address *ret_ad
     return false;
 }
 
-static bool send_hello(struct shm_path *path)
+static bool send_hello(struct muster_shm_path *path)
 {
     int memory_fd = -1;
     if (muster_shared_memory_create("muster-link", SHM_MEMORY_BYTES, &memory_fd) != MUSTER_OK) {
@@ -110,16 +111,16 @@ static bool send_hello(struct shm_path *path)
         return false;
     }
     muster_random_bytes(path->mine->nonce, SHM_NONCE_BYTES);
-    struct shm_packet packet = {.kind = SHM_HELLO};
+    struct muster_shm_packet packet = {.kind = SHM_HELLO};
     memcpy(packet.nonce, path->mine->nonce, SHM_NONCE_BYTES);
     const struct muster_hello hello = muster_hello_to(path->link->link);
     muster_hello_encode(&hello, packet.hello);
     return muster_shm_packet_send(path->pending.watch.fd, &packet, passed);
 }
 
-void muster_shm_dial(struct shm_link *link)
+void muster_shm_dial(struct muster_shm_link *link)
 {
-    struct shm_address address;
+    struct muster_shm_address address;
     link->dialler.redial_ns = MUSTER_NEVER;
     if (!find_address(link, &address)) {
         muster_link_try_next(link->link, "it is not on this host, or in another network");
@@ -136,7 +137,7 @@ void muster_shm_dial(struct shm_link *link)
         }
         return;
     }
-    struct shm_path *path = make_path(link->shm, TAKE_FD(fd), MUSTER_PHASE_GREETING);
+    struct muster_shm_path *path = make_path(link->shm, TAKE_FD(fd), MUSTER_PHASE_GREETING);
     if (path == NULL) {
         muster_link_try_next(link->link, "out of memory");
         return;
@@ -148,9 +149,9 @@ void muster_shm_dial(struct shm_link *link)
     }
 }
 
-static void confirm(struct shm_path *path, const struct shm_packet *answer)
+static void confirm(struct muster_shm_path *path, const struct muster_shm_packet *answer)
 {
-    const struct shm_packet packet = {.kind = SHM_CONFIRM};
+    const struct muster_shm_packet packet = {.kind = SHM_CONFIRM};
     if (memcmp(path->theirs->nonce, answer->nonce, SHM_NONCE_BYTES) != 0) {
         muster_link_try_next(path->link->link, "it does not see the same memory");
     } else if (!muster_shm_packet_send(path->pending.watch.fd, &packet, -1)) {
@@ -160,7 +161,7 @@ static void confirm(struct shm_path *path, const struct shm_packet *answer)
     }
 }
 
-static void handle_answer(struct shm_path *path, const struct shm_packet *packet)
+static void handle_answer(struct muster_shm_path *path, const struct muster_shm_packet *packet)
 {
     struct muster_link *link = path->link->link;
     if (packet->kind != SHM_ANSWER || packet->word > MUSTER_REFUSED_VERBS) {
@@ -176,7 +177,7 @@ static void handle_answer(struct shm_path *path, const struct shm_packet *packet
 
 bool muster_shm_answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
 {
-    const struct shm_packet packet = {.kind = SHM_ANSWER, .word = verdict};
+    const struct muster_shm_packet packet = {.kind = SHM_ANSWER, .word = verdict};
     return muster_shm_packet_send(pending->watch.fd, &packet, -1);
 }
 
@@ -185,17 +186,18 @@ muster_shm_create_connection(struct muster_pending_connections *pending_list, in
                              const struct muster_socket_address *remote)
 {
     (void)remote;
-    struct shm_path *path = make_path((struct shm *)pending_list, fd, MUSTER_PHASE_HELLO);
+    struct muster_shm_path *path =
+        make_path((struct muster_shm *)pending_list, fd, MUSTER_PHASE_HELLO);
     return path != NULL ? &path->pending : NULL;
 }
 
 void muster_shm_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    struct shm_path *path = (struct shm_path *)pending;
+    struct muster_shm_path *path = (struct muster_shm_path *)pending;
     if (!muster_pending_claim_link(pending, link)) {
         return;
     }
-    struct shm_link *end = link->end;
+    struct muster_shm_link *end = link->end;
     if (end->path != NULL) {
         muster_shm_path_close(end->path);
     }
@@ -207,7 +209,7 @@ void muster_shm_admit(struct muster_pending_connection *pending, struct muster_l
         muster_link_try_next(link, "what it passes is not shared memory");
         return;
     }
-    struct shm_packet packet = {.kind = SHM_ANSWER, .word = MUSTER_WELCOME};
+    struct muster_shm_packet packet = {.kind = SHM_ANSWER, .word = MUSTER_WELCOME};
     muster_random_bytes(path->mine->nonce, SHM_NONCE_BYTES);
     memcpy(packet.nonce, path->mine->nonce, SHM_NONCE_BYTES);
     if (!muster_shm_packet_send(path->pending.watch.fd, &packet, -1)) {
@@ -215,7 +217,8 @@ void muster_shm_admit(struct muster_pending_connection *pending, struct muster_l
     }
 }
 
-static void handle_hello(struct shm_path *path, const struct shm_packet *packet, int *memory_fd)
+static void handle_hello(struct muster_shm_path *path, const struct muster_shm_packet *packet,
+                         int *memory_fd)
 {
     if (packet->kind != SHM_HELLO) {
         muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE);
@@ -226,7 +229,8 @@ static void handle_hello(struct shm_path *path, const struct shm_packet *packet,
     muster_pending_check_hello(&path->pending, packet->hello);
 }
 
-static void handle_confirmation(struct shm_path *path, const struct shm_packet *packet)
+static void handle_confirmation(struct muster_shm_path *path,
+                                const struct muster_shm_packet *packet)
 {
     if (packet->kind == SHM_CONFIRM) {
         open_path(path);
@@ -237,7 +241,7 @@ static void handle_confirmation(struct shm_path *path, const struct shm_packet *
 
 /* Packets ------------------------------------------------------------------------------------ */
 
-static void handle_end(struct shm_path *path)
+static void handle_end(struct muster_shm_path *path)
 {
     switch (path->pending.phase) {
     case MUSTER_PHASE_DIALLING: /* never: connect() on such a socket is done at once */
@@ -259,7 +263,8 @@ static void handle_end(struct shm_path *path)
     }
 }
 
-static void handle_packet(struct shm_path *path, const struct shm_packet *packet, int *fd)
+static void handle_packet(struct muster_shm_path *path, const struct muster_shm_packet *packet,
+                          int *fd)
 {
     switch (path->pending.phase) {
     case MUSTER_PHASE_DIALLING: /* never: connect() on such a socket is done at once */
@@ -281,11 +286,11 @@ static void handle_packet(struct shm_path *path, const struct shm_packet *packet
     }
 }
 
-bool muster_shm_receive_packets(struct shm_path *path)
+bool muster_shm_receive_packets(struct muster_shm_path *path)
 {
     const struct muster_watch *watch = &path->pending.watch;
     for (int i = 0; i < SHM_PACKETS_MAX && !watch->retired; i++) {
-        struct shm_packet packet;
+        struct muster_shm_packet packet;
         AUTO_CLOSE int fd = -1;
         int got = muster_shm_packet_receive(watch->fd, &packet, &fd);
         if (got == 0) {
@@ -303,12 +308,12 @@ bool muster_shm_receive_packets(struct shm_path *path)
 void muster_shm_path_ready(struct muster_watch *watch, uint32_t events)
 {
     (void)events;
-    (void)muster_shm_receive_packets((struct shm_path *)watch);
+    (void)muster_shm_receive_packets((struct muster_shm_path *)watch);
 }
 
 /* Listening ---------------------------------------------------------------------------------- */
 
-muster_status muster_shm_listen(struct shm *shm)
+muster_status muster_shm_listen(struct muster_shm *shm)
 {
     char uuid[MUSTER_UUID_SIZE];
     muster_random_uuid(uuid);

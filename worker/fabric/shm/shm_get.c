@@ -21,7 +21,7 @@
 enum { PIECES_IN_A_ROW = 4 }; /* then other links have their turn */
 
 /* False if the payload is no valid offer: the peer may write anything. */
-static bool read_offer(const struct muster_unexpected *get, struct shm_offer *ret_offer)
+static bool read_offer(const struct muster_unexpected *get, struct muster_shm_offer *ret_offer)
 {
     if (get->frame.length != sizeof *ret_offer) {
         return false;
@@ -32,9 +32,9 @@ static bool read_offer(const struct muster_unexpected *get, struct shm_offer *re
 
 /* A piece of the data, to be read without the lock. */
 struct reading {
-    struct shm_link *link;
+    struct muster_shm_link *link;
     struct muster_transfer *receive;
-    const struct shm_offer *offer;
+    const struct muster_shm_offer *offer;
     const unsigned char *mapped; /* the data; NULL: to be read by process_vm_readv() */
     uint64_t offset;
     size_t size;
@@ -52,7 +52,7 @@ static bool read_process(const struct reading *reading, void *to)
 }
 
 /* Whether all that has been read so far is what was sent. */
-static bool is_offered(const struct shm_link *link, const struct shm_offer *offer)
+static bool is_offered(const struct muster_shm_link *link, const struct muster_shm_offer *offer)
 {
     muster_ring_fence(); /* the data is read before the ticket */
     return atomic_load_explicit(&link->path->theirs->offers[offer->slot], memory_order_relaxed) ==
@@ -103,8 +103,8 @@ static size_t piece_size(const struct muster_transfer *receive)
     return left < most ? (size_t)left : most;
 }
 
-static void get_piece(struct shm_link *link, struct muster_unexpected *get,
-                      const struct shm_offer *offer, struct muster_transfer *receive)
+static void get_piece(struct muster_shm_link *link, struct muster_unexpected *get,
+                      const struct muster_shm_offer *offer, struct muster_transfer *receive)
 {
     struct muster_fabric *fabric = link->link->fabric;
     struct reading reading = {.link = link,
@@ -141,7 +141,7 @@ static void get_piece(struct shm_link *link, struct muster_unexpected *get,
 
 /* The descriptor of an allocation is sent over the socket before the offer. False: the link is
  * closed. */
-static bool receive_allocation(struct shm_link *link, const struct shm_offer *offer,
+static bool receive_allocation(struct muster_shm_link *link, const struct muster_shm_offer *offer,
                                const struct muster_transfer *receive)
 {
     if (offer->allocation == 0 || receive->moved_bytes > 0 ||
@@ -151,7 +151,7 @@ static bool receive_allocation(struct shm_link *link, const struct shm_offer *of
     return muster_shm_receive_packets(link->path);
 }
 
-bool muster_shm_get_offered(struct shm_link *end)
+bool muster_shm_get_offered(struct muster_shm_link *end)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
@@ -164,7 +164,7 @@ bool muster_shm_get_offered(struct shm_link *end)
         if (get == NULL) {
             return true;
         }
-        struct shm_offer offer;
+        struct muster_shm_offer offer;
         struct muster_transfer *receive = muster_match_get_receive(&end->match, get);
         if (receive == NULL || !read_offer(get, &offer)) {
             muster_match_get_failed(&end->match, get);

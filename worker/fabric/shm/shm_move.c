@@ -23,9 +23,9 @@ static size_t ring_bytes(uint32_t payload)
 /* Sending ------------------------------------------------------------------------------------ */
 
 /* Wakes the peer if it sleeps and waits for that. */
-static void wake_peer(struct shm_link *link, uint32_t what)
+static void wake_peer(struct muster_shm_link *link, uint32_t what)
 {
-    struct shm_side *theirs = link->path->theirs;
+    struct muster_shm_side *theirs = link->path->theirs;
     /* The peer stores `sleeping` before it polls for the last time, and this thread has written
      * before it loads `sleeping`: one of the two sees the other. */
     muster_ring_fence();
@@ -33,12 +33,12 @@ static void wake_peer(struct shm_link *link, uint32_t what)
         atomic_exchange(&theirs->sleeping, 0) == 0) {
         return;
     }
-    const struct shm_packet packet = {.kind = SHM_WAKE};
+    const struct muster_shm_packet packet = {.kind = SHM_WAKE};
     /* If the socket is full, the peer is woken by the packets in it. */
     (void)muster_shm_packet_send(link->path->pending.watch.fd, &packet, -1);
 }
 
-static bool write_frame(struct shm_link *link, const unsigned char *header,
+static bool write_frame(struct muster_shm_link *link, const unsigned char *header,
                         const unsigned char *data, uint32_t size)
 {
     size_t room;
@@ -59,7 +59,7 @@ static bool write_frame(struct shm_link *link, const unsigned char *header,
     return true;
 }
 
-static bool write_control(struct shm_link *link)
+static bool write_control(struct muster_shm_link *link)
 {
     struct muster_frame_queue *control = &link->match.control;
     while (control->start < control->end) {
@@ -73,7 +73,7 @@ static bool write_control(struct shm_link *link)
     return true;
 }
 
-static bool write_data(struct shm_link *link)
+static bool write_data(struct muster_shm_link *link)
 {
     struct muster_match *match = &link->match;
     link->has_next = link->has_next || muster_match_next(match, &link->next_out);
@@ -88,7 +88,7 @@ static bool write_data(struct shm_link *link)
     return true;
 }
 
-void muster_shm_flush(struct shm_link *link)
+void muster_shm_flush(struct muster_shm_link *link)
 {
     uint64_t before = link->out.done;
     atomic_store_explicit(&link->blocked, SHM_NOT_BLOCKED, memory_order_relaxed);
@@ -101,7 +101,7 @@ void muster_shm_flush(struct shm_link *link)
     }
 }
 
-void muster_shm_flush_control(struct shm_link *link)
+void muster_shm_flush_control(struct muster_shm_link *link)
 {
     (void)write_control(link);
     wake_peer(link, SHM_WAITS_FOR_DATA);
@@ -109,21 +109,21 @@ void muster_shm_flush_control(struct shm_link *link)
 
 /* Receiving ---------------------------------------------------------------------------------- */
 
-static enum received close_link(struct shm_link *end, const char *what)
+static enum received close_link(struct muster_shm_link *end, const char *what)
 {
     struct muster_link *link = end->link;
     muster_link_fail(link, end->parting ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST, what);
     return LINK_CLOSED;
 }
 
-static enum received reject(struct shm_link *end)
+static enum received reject(struct muster_shm_link *end)
 {
     muster_whole_frame_reject(end->link, end->parting);
     return LINK_CLOSED;
 }
 
 /* The peer may change the ring at any time, so the header is copied before it is checked. */
-static enum received receive_frame(struct shm_link *end)
+static enum received receive_frame(struct muster_shm_link *end)
 {
     unsigned char header[MUSTER_FRAME_SIZE];
     struct muster_frame frame;
@@ -154,7 +154,7 @@ static enum received receive_frame(struct shm_link *end)
 }
 
 /* Up to so many. LINK_CLOSED also if the link was closed while this thread let others in. */
-static enum received receive_frames(struct shm_link *end, int most)
+static enum received receive_frames(struct muster_shm_link *end, int most)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
@@ -169,7 +169,7 @@ static enum received receive_frames(struct shm_link *end, int most)
     return received;
 }
 
-bool muster_shm_receive(struct shm_link *link)
+bool muster_shm_receive(struct muster_shm_link *link)
 {
     uint64_t before = link->in.done;
     enum received received = receive_frames(link, FRAMES_MAX);
@@ -185,7 +185,7 @@ bool muster_shm_receive(struct shm_link *link)
     return true;
 }
 
-void muster_shm_handle_end(struct shm_link *end, const char *what)
+void muster_shm_handle_end(struct muster_shm_link *end, const char *what)
 {
     enum received received = RECEIVED_FRAME;
     while (received == RECEIVED_FRAME) {
@@ -198,18 +198,20 @@ void muster_shm_handle_end(struct shm_link *end, const char *what)
 
 /* Descriptors -------------------------------------------------------------------------------- */
 
-static void store_descriptor(struct shm_link *link, const struct shm_packet *packet, int *fd)
+static void store_descriptor(struct muster_shm_link *link, const struct muster_shm_packet *packet,
+                             int *fd)
 {
     const struct muster_fabric *fabric = link->link->fabric;
     if (packet->generation < fabric->generation || link->descriptor_count == SHM_DESCRIPTORS_MAX) {
         return; /* one too many: its receiver waits until its deadline */
     }
-    link->descriptors[link->descriptor_count++] = (struct shm_descriptor){
+    link->descriptors[link->descriptor_count++] = (struct muster_shm_descriptor){
         .generation = packet->generation, .tag = packet->word, .fd = TAKE_FD(*fd)};
     muster_link_notify(link->link);
 }
 
-void muster_shm_handle_packet(struct shm_link *link, const struct shm_packet *packet, int *fd)
+void muster_shm_handle_packet(struct muster_shm_link *link, const struct muster_shm_packet *packet,
+                              int *fd)
 {
     switch (packet->kind) {
     case SHM_WAKE:

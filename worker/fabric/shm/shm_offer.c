@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static struct shm_link *link_of(const struct muster_match *match)
+static struct muster_shm_link *link_of(const struct muster_match *match)
 {
     return match->link->end;
 }
@@ -15,7 +15,7 @@ static struct shm_link *link_of(const struct muster_match *match)
 /* Offering ----------------------------------------------------------------------------------- */
 
 /* Has the peer unmap allocations that have been freed. */
-static void unshare_freed(struct shm_link *link)
+static void unshare_freed(struct muster_shm_link *link)
 {
     uint64_t freed = muster_allocation_freed_count();
     uint32_t count = 0;
@@ -24,7 +24,7 @@ static void unshare_freed(struct shm_link *link)
     }
     link->freed = freed;
     for (uint32_t i = 0; i < link->shared_count; i++) {
-        const struct shm_packet packet = {.kind = SHM_FREED, .word = link->shared_ids[i]};
+        const struct muster_shm_packet packet = {.kind = SHM_FREED, .word = link->shared_ids[i]};
         if (muster_allocation_is_live(link->shared_ids[i]) ||
             !muster_shm_packet_send(link->path->pending.watch.fd, &packet, -1)) {
             link->shared_ids[count++] = link->shared_ids[i];
@@ -35,7 +35,8 @@ static void unshare_freed(struct shm_link *link)
 
 /* Sends the descriptor of the allocation, unless the peer has it. True if the peer can map it
  * before it handles the offer. */
-static bool share_allocation(struct shm_link *link, const struct muster_allocation *allocation)
+static bool share_allocation(struct muster_shm_link *link,
+                             const struct muster_allocation *allocation)
 {
     unshare_freed(link);
     for (uint32_t i = 0; i < link->shared_count; i++) {
@@ -43,7 +44,7 @@ static bool share_allocation(struct shm_link *link, const struct muster_allocati
             return true;
         }
     }
-    const struct shm_packet packet = {
+    const struct muster_shm_packet packet = {
         .kind = SHM_ALLOCATION, .word = allocation->id, .generation = allocation->size_bytes};
     if (link->shared_count == SHM_MAPPINGS_MAX ||
         !muster_shm_packet_send(link->path->pending.watch.fd, &packet, allocation->fd)) {
@@ -53,18 +54,18 @@ static bool share_allocation(struct shm_link *link, const struct muster_allocati
     return true;
 }
 
-static bool is_open(const struct shm_link *link)
+static bool is_open(const struct muster_shm_link *link)
 {
     return link->path != NULL && link->path->pending.phase == MUSTER_PHASE_OPEN;
 }
 
-static void write_ticket(struct shm_link *link, uint32_t slot)
+static void write_ticket(struct muster_shm_link *link, uint32_t slot)
 {
     atomic_store_explicit(&link->path->mine->offers[slot], link->tickets[slot],
                           memory_order_release);
 }
 
-void muster_shm_write_tickets(struct shm_link *link)
+void muster_shm_write_tickets(struct muster_shm_link *link)
 {
     for (uint32_t slot = 0; slot < SHM_OFFERS_MAX; slot++) {
         if (link->offered[slot] != NULL) {
@@ -76,7 +77,7 @@ void muster_shm_write_tickets(struct shm_link *link)
 static uint32_t describe(struct muster_match *match, struct muster_transfer *transfer,
                          unsigned char ret_payload[MUSTER_OFFER_MAX])
 {
-    struct shm_link *link = link_of(match);
+    struct muster_shm_link *link = link_of(match);
     struct muster_allocation allocation;
     uint32_t slot = 0;
     while (slot < SHM_OFFERS_MAX && link->offered[slot] != NULL) {
@@ -85,7 +86,7 @@ static uint32_t describe(struct muster_match *match, struct muster_transfer *tra
     if (slot == SHM_OFFERS_MAX) {
         return 0;
     }
-    struct shm_offer offer = {
+    struct muster_shm_offer offer = {
         .ticket = ++link->last_ticket, .address = (uintptr_t)transfer->data, .slot = slot};
     if (is_open(link) &&
         muster_allocation_find(transfer->data, transfer->size_bytes, &allocation) &&
@@ -104,7 +105,7 @@ static uint32_t describe(struct muster_match *match, struct muster_transfer *tra
     return sizeof offer;
 }
 
-static void clear_ticket(struct shm_link *link, uint32_t slot)
+static void clear_ticket(struct muster_shm_link *link, uint32_t slot)
 {
     link->offered[slot] = NULL;
     link->tickets[slot] = 0;
@@ -117,7 +118,7 @@ static void clear_ticket(struct shm_link *link, uint32_t slot)
 
 static void retract(struct muster_match *match, const struct muster_transfer *transfer)
 {
-    struct shm_link *link = link_of(match);
+    struct muster_shm_link *link = link_of(match);
     for (uint32_t slot = 0; slot < SHM_OFFERS_MAX; slot++) {
         if (link->offered[slot] == transfer) {
             clear_ticket(link, slot);
@@ -125,7 +126,7 @@ static void retract(struct muster_match *match, const struct muster_transfer *tr
     }
 }
 
-void muster_shm_retract_all(struct shm_link *link)
+void muster_shm_retract_all(struct muster_shm_link *link)
 {
     for (uint32_t slot = 0; slot < SHM_OFFERS_MAX; slot++) {
         if (link->offered[slot] != NULL) {
@@ -138,7 +139,8 @@ const struct muster_rendezvous_get muster_shm_get_ops = {.describe = describe, .
 
 /* Mappings of the peer's memory -------------------------------------------------------------- */
 
-void muster_shm_map_allocation(struct shm_link *link, const struct shm_packet *packet, int fd)
+void muster_shm_map_allocation(struct muster_shm_link *link, const struct muster_shm_packet *packet,
+                               int fd)
 {
     void *base = NULL;
     if (link->mapping_count == SHM_MAPPINGS_MAX ||
@@ -147,12 +149,12 @@ void muster_shm_map_allocation(struct shm_link *link, const struct shm_packet *p
     }
     base = mmap(NULL, packet->generation, PROT_READ, MAP_SHARED, fd, 0);
     if (base != MAP_FAILED) {
-        link->mappings[link->mapping_count++] = (struct shm_mapping){
+        link->mappings[link->mapping_count++] = (struct muster_shm_mapping){
             .id = packet->word, .base = base, .size_bytes = packet->generation};
     }
 }
 
-void muster_shm_unmap_allocation(struct shm_link *link, uint64_t id)
+void muster_shm_unmap_allocation(struct muster_shm_link *link, uint64_t id)
 {
     for (uint32_t i = 0; i < link->mapping_count; i++) {
         if (link->mappings[i].id == id) {
@@ -163,18 +165,19 @@ void muster_shm_unmap_allocation(struct shm_link *link, uint64_t id)
     }
 }
 
-void muster_shm_unmap_allocations(struct shm_link *link)
+void muster_shm_unmap_allocations(struct muster_shm_link *link)
 {
     while (link->mapping_count > 0) {
         muster_shm_unmap_allocation(link, link->mappings[0].id);
     }
 }
 
-const unsigned char *muster_shm_find_mapping(const struct shm_link *link,
-                                             const struct shm_offer *offer, uint64_t size_bytes)
+const unsigned char *muster_shm_find_mapping(const struct muster_shm_link *link,
+                                             const struct muster_shm_offer *offer,
+                                             uint64_t size_bytes)
 {
     for (uint32_t i = 0; i < link->mapping_count; i++) {
-        const struct shm_mapping *allocation = &link->mappings[i];
+        const struct muster_shm_mapping *allocation = &link->mappings[i];
         if (offer->allocation != 0 && allocation->id == offer->allocation &&
             offer->offset <= allocation->size_bytes &&
             size_bytes <= allocation->size_bytes - offer->offset) {

@@ -31,21 +31,21 @@ static const struct muster_bundle_limits limits = {
     .ahead_max = MUSTER_BUNDLE_WINDOW,
 };
 
-struct tcp_bundle *muster_tcp_bundle_create(void)
+struct muster_tcp_bundle *muster_tcp_bundle_create(void)
 {
-    struct tcp_bundle *bundle = calloc(1, sizeof *bundle);
+    struct muster_tcp_bundle *bundle = calloc(1, sizeof *bundle);
     if (bundle != NULL) {
         muster_bundle_init(&bundle->frames, &limits);
     }
     return bundle;
 }
 
-static struct tcp_window_entry *entry_of(struct tcp_bundle *bundle, uint64_t number)
+static struct muster_tcp_window_entry *entry_of(struct muster_tcp_bundle *bundle, uint64_t number)
 {
     return &bundle->window[muster_bundle_index(number)];
 }
 
-void muster_tcp_bundle_destroy(struct tcp_bundle *bundle)
+void muster_tcp_bundle_destroy(struct muster_tcp_bundle *bundle)
 {
     if (bundle == NULL) {
         return;
@@ -59,14 +59,14 @@ void muster_tcp_bundle_destroy(struct tcp_bundle *bundle)
 
 /* Frames from the matching ------------------------------------------------------------------- */
 
-static size_t entry_bytes(const struct tcp_window_entry *entry)
+static size_t entry_bytes(const struct muster_tcp_window_entry *entry)
 {
     return HEADER_SIZE + (size_t)entry->frame.size;
 }
 
 /* The frame outlives its transfer. The transfer must not wait for an acknowledgement, which the
  * peer may send late: once it has all its messages it may compute for long. */
-static bool keep_copy(struct tcp_window_entry *entry, const unsigned char *data)
+static bool keep_copy(struct muster_tcp_window_entry *entry, const unsigned char *data)
 {
     if (entry->frame.size > 0) {
         entry->copy = malloc(entry->frame.size);
@@ -81,11 +81,11 @@ static bool keep_copy(struct tcp_window_entry *entry, const unsigned char *data)
 
 /* Adds the next frame to the window: control frames first. NULL: no frame, no room, or no memory.
  */
-static struct tcp_window_entry *add_next_frame(struct tcp_link *link)
+static struct muster_tcp_window_entry *add_next_frame(struct muster_tcp_link *link)
 {
-    struct tcp_bundle *bundle = link->bundle;
+    struct muster_tcp_bundle *bundle = link->bundle;
     struct muster_match *match = &link->match;
-    struct tcp_window_entry *entry = entry_of(bundle, bundle->frames.next_out);
+    struct muster_tcp_window_entry *entry = entry_of(bundle, bundle->frames.next_out);
     if (!muster_bundle_has_room(&bundle->frames)) {
         return NULL;
     }
@@ -107,14 +107,15 @@ static struct tcp_window_entry *add_next_frame(struct tcp_link *link)
 
 /* The frames and bytes of one system call on one path. */
 struct batch {
-    struct tcp_window_entry *entries[BATCH_MAX];
+    struct muster_tcp_window_entry *entries[BATCH_MAX];
     uint32_t count;
     size_t bytes;
     struct iovec parts[3 * BATCH_MAX + 1];
     int part_count;
 };
 
-static void write_envelope(struct tcp_bundle *bundle, uint64_t number, unsigned char *envelope)
+static void write_envelope(struct muster_tcp_bundle *bundle, uint64_t number,
+                           unsigned char *envelope)
 {
     uint64_t acknowledged = muster_bundle_acknowledgement(&bundle->frames);
     memset(envelope, 0, TCP_ENVELOPE_SIZE);
@@ -136,7 +137,7 @@ static void add_part(struct batch *batch, unsigned char *bytes, size_t size, siz
     }
 }
 
-static void add_parts(struct batch *batch, struct tcp_window_entry *entry)
+static void add_parts(struct batch *batch, struct muster_tcp_window_entry *entry)
 {
     size_t skip = entry->sent;
     batch->entries[batch->count++] = entry;
@@ -146,10 +147,10 @@ static void add_parts(struct batch *batch, struct tcp_window_entry *entry)
 }
 
 /* Gives a waiting frame to this path. */
-static void carry_entry(struct batch *batch, const struct tcp_path *path,
-                        struct tcp_window_entry *entry)
+static void carry_entry(struct batch *batch, const struct muster_tcp_path *path,
+                        struct muster_tcp_window_entry *entry)
 {
-    struct tcp_bundle *bundle = path->link->bundle;
+    struct muster_tcp_bundle *bundle = path->link->bundle;
     muster_bundle_carry(&bundle->frames, entry->number, path->place);
     entry->sent = 0;
     write_envelope(bundle, entry->number, entry->envelope);
@@ -157,9 +158,9 @@ static void carry_entry(struct batch *batch, const struct tcp_path *path,
 }
 
 /* Queues an acknowledgement without a frame in path->control. */
-static void acknowledge(struct tcp_path *path)
+static void acknowledge(struct muster_tcp_path *path)
 {
-    struct tcp_link *link = path->link;
+    struct muster_tcp_link *link = path->link;
     unsigned char *bytes = muster_frame_queue_extend(&path->control, HEADER_SIZE);
     if (bytes == NULL) {
         link->match.broken = true;
@@ -178,10 +179,10 @@ static bool has_room(const struct batch *batch)
 /* In this order: the rest of a partly sent frame, since the stream must go on there;
  * acknowledgements; frames that wait for a path, lowest number first, since the peer needs them
  * first; new frames. */
-static void fill(struct batch *batch, struct tcp_path *path)
+static void fill(struct batch *batch, struct muster_tcp_path *path)
 {
-    struct tcp_bundle *bundle = path->link->bundle;
-    struct tcp_window_entry *entry = NULL;
+    struct muster_tcp_bundle *bundle = path->link->bundle;
+    struct muster_tcp_window_entry *entry = NULL;
     uint64_t number = 0;
     size_t none = 0;
     if (path->partial != NULL) {
@@ -203,7 +204,7 @@ static void fill(struct batch *batch, struct tcp_path *path)
     }
 }
 
-static void complete_transfer(struct tcp_link *link, struct tcp_window_entry *entry)
+static void complete_transfer(struct muster_tcp_link *link, struct muster_tcp_window_entry *entry)
 {
     const struct muster_outgoing frame = entry->frame;
     entry->frame.transfer = NULL;
@@ -211,9 +212,9 @@ static void complete_transfer(struct tcp_link *link, struct tcp_window_entry *en
 }
 
 /* Whether the kernel has accepted all bytes of the frame, also those that TLS has made of it. */
-static bool is_sent(const struct tcp_link *link, uint64_t number)
+static bool is_sent(const struct muster_tcp_link *link, uint64_t number)
 {
-    const struct tcp_window_entry *entry = entry_of(link->bundle, number);
+    const struct muster_tcp_window_entry *entry = entry_of(link->bundle, number);
     uint32_t place = muster_bundle_carrier(&link->bundle->frames, number);
     return place != MUSTER_BUNDLE_NO_PATH && entry->sent == entry_bytes(entry) &&
            !muster_tls_has_backlog(link->paths[place]->tls);
@@ -222,7 +223,7 @@ static bool is_sent(const struct tcp_link *link, uint64_t number)
 /* A transfer completes when its frames and all frames before them are sent: the peer cannot deliver
  * them earlier, and after its transfers this member may compute for long without sending the rest.
  */
-static void complete_transfers(struct tcp_link *link)
+static void complete_transfers(struct muster_tcp_link *link)
 {
     const struct muster_bundle *frames = &link->bundle->frames;
     for (uint64_t number = frames->first_out; number != frames->next_out && is_sent(link, number);
@@ -234,10 +235,11 @@ static void complete_transfers(struct tcp_link *link)
 /* An acknowledged frame that is partly sent: it arrived by another path. Its rest is still sent, or
  * the peer could not find the next frame in the stream; the path keeps it, so the window can move
  * on. */
-static void leave_acknowledged_rest(struct tcp_link *link, struct tcp_window_entry *entry)
+static void leave_acknowledged_rest(struct muster_tcp_link *link,
+                                    struct muster_tcp_window_entry *entry)
 {
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        struct tcp_path *path = link->paths[i];
+        struct muster_tcp_path *path = link->paths[i];
         if (path != NULL && path->partial == entry) {
             path->acknowledged_rest = *entry;
             path->acknowledged_rest.frame.transfer = NULL;
@@ -249,7 +251,7 @@ static void leave_acknowledged_rest(struct tcp_link *link, struct tcp_window_ent
 }
 
 /* The frame is acknowledged and out of the window. */
-static void retire_entry(struct tcp_link *link, struct tcp_window_entry *entry)
+static void retire_entry(struct muster_tcp_link *link, struct muster_tcp_window_entry *entry)
 {
     if (entry->sent > 0 && entry->sent < entry_bytes(entry)) {
         leave_acknowledged_rest(link, entry);
@@ -258,7 +260,7 @@ static void retire_entry(struct tcp_link *link, struct tcp_window_entry *entry)
     complete_transfer(link, entry);
 }
 
-static void drop_partial(struct tcp_path *path)
+static void drop_partial(struct muster_tcp_path *path)
 {
     if (path->partial == &path->acknowledged_rest) {
         free(TAKE(path->acknowledged_rest.copy));
@@ -266,7 +268,7 @@ static void drop_partial(struct tcp_path *path)
     path->partial = NULL;
 }
 
-static size_t advance_entry(struct tcp_window_entry *entry, size_t bytes)
+static size_t advance_entry(struct muster_tcp_window_entry *entry, size_t bytes)
 {
     size_t left = entry_bytes(entry) - entry->sent;
     size_t taken = bytes < left ? bytes : left;
@@ -276,9 +278,9 @@ static size_t advance_entry(struct tcp_window_entry *entry, size_t bytes)
 
 /* The kernel has accepted this many bytes of the batch. Frames without any of them wait again, for
  * any path. */
-static void advance(struct batch *batch, struct tcp_path *path, size_t bytes)
+static void advance(struct batch *batch, struct muster_tcp_path *path, size_t bytes)
 {
-    struct tcp_link *link = path->link;
+    struct muster_tcp_link *link = path->link;
     uint32_t first = 0;
     if (path->partial != NULL) {
         bytes = advance_entry(path->partial, bytes);
@@ -292,7 +294,7 @@ static void advance(struct batch *batch, struct tcp_path *path, size_t bytes)
     path->control.start += control;
     bytes -= control;
     for (uint32_t i = first; i < batch->count; i++) {
-        struct tcp_window_entry *entry = batch->entries[i];
+        struct muster_tcp_window_entry *entry = batch->entries[i];
         bytes = advance_entry(entry, bytes);
         if (entry->sent == 0) {
             muster_bundle_put_back(&link->bundle->frames, entry->number);
@@ -312,7 +314,7 @@ enum outcome {
 
 /* Sends one batch on the path, without the lock. Accepted bytes are noted before a failure abandons
  * the path, so that each frame of the batch is either waiting or carried by then. */
-static enum outcome send_batch(struct tcp_path *path)
+static enum outcome send_batch(struct muster_tcp_path *path)
 {
     struct muster_fabric *fabric = path->tcp->pending_list.fabric;
     struct batch batch = {.count = 0};
@@ -341,11 +343,11 @@ static enum outcome send_batch(struct tcp_path *path)
 }
 
 /* The next path in turn that is ready to send; NULL if none is. */
-static struct tcp_path *choose_path(struct tcp_link *link)
+static struct muster_tcp_path *choose_path(struct muster_tcp_link *link)
 {
     uint32_t ready = 0;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        const struct tcp_path *path = link->paths[i];
+        const struct muster_tcp_path *path = link->paths[i];
         bool takes =
             path != NULL && !path->send_failed && (path->pending.watch.events & EPOLLOUT) == 0;
         ready |= (uint32_t)takes << i;
@@ -354,7 +356,7 @@ static struct tcp_path *choose_path(struct tcp_link *link)
     return place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
 }
 
-static bool all_is_sent(const struct tcp_link *link)
+static bool all_is_sent(const struct muster_tcp_link *link)
 {
     const struct muster_bundle *frames = &link->bundle->frames;
     for (uint64_t number = frames->first_out; number != frames->next_out; number++) {
@@ -370,7 +372,7 @@ static bool all_is_sent(const struct tcp_link *link)
     return link->match.control.start == link->match.control.end;
 }
 
-static void send_end_of_stream(struct tcp_link *link)
+static void send_end_of_stream(struct muster_tcp_link *link)
 {
     if (link->goodbye_queued && !link->goodbye_sent && all_is_sent(link)) {
         link->goodbye_sent = true;
@@ -382,12 +384,12 @@ static void send_end_of_stream(struct tcp_link *link)
     }
 }
 
-void muster_tcp_bundle_flush(struct tcp_link *link)
+void muster_tcp_bundle_flush(struct muster_tcp_link *link)
 {
     uint32_t calls = 0;
     uint32_t idle =
         0; /* paths in a row that had nothing to send; the next may have a partial frame */
-    struct tcp_path *path = NULL;
+    struct muster_tcp_path *path = NULL;
     while (idle < link->path_count && (path = choose_path(link)) != NULL) {
         enum outcome outcome = send_batch(path);
         if (outcome == SENT_PATH_GONE) {
@@ -406,7 +408,7 @@ void muster_tcp_bundle_flush(struct tcp_link *link)
     send_end_of_stream(link);
 }
 
-void muster_tcp_bundle_abandon(struct tcp_path *path)
+void muster_tcp_bundle_abandon(struct muster_tcp_path *path)
 {
     struct muster_bundle *frames = &path->link->bundle->frames;
     drop_partial(path);
@@ -415,11 +417,12 @@ void muster_tcp_bundle_abandon(struct tcp_path *path)
     muster_link_mark(path->link->link);
 }
 
-void muster_tcp_bundle_withdraw(struct tcp_link *link, const struct muster_operation_id *operation)
+void muster_tcp_bundle_withdraw(struct muster_tcp_link *link,
+                                const struct muster_operation_id *operation)
 {
     const struct muster_bundle *frames = &link->bundle->frames;
     for (uint64_t number = frames->first_out; number != frames->next_out; number++) {
-        struct tcp_window_entry *entry = entry_of(link->bundle, number);
+        struct muster_tcp_window_entry *entry = entry_of(link->bundle, number);
         const struct muster_transfer *transfer = entry->frame.transfer;
         if (transfer != NULL && muster_operation_has(operation, &transfer->key)) {
             /* The frame stays: the peer needs it to deliver the next number. */
@@ -431,7 +434,7 @@ void muster_tcp_bundle_withdraw(struct tcp_link *link, const struct muster_opera
 /* Receiving ---------------------------------------------------------------------------------- */
 
 /* The peer has received all frames before this number. */
-static muster_status acknowledged(struct tcp_link *link, uint64_t number)
+static muster_status acknowledged(struct muster_tcp_link *link, uint64_t number)
 {
     struct muster_bundle *frames = &link->bundle->frames;
     uint64_t oldest = 0;
@@ -446,7 +449,7 @@ static muster_status acknowledged(struct tcp_link *link, uint64_t number)
 }
 
 /* Checks everything before it applies the acknowledgement, which may complete transfers. */
-muster_status muster_tcp_bundle_receive_header(struct tcp_path *path)
+muster_status muster_tcp_bundle_receive_header(struct muster_tcp_path *path)
 {
     const unsigned char *envelope = path->header;
     struct muster_frame frame;
@@ -465,7 +468,7 @@ muster_status muster_tcp_bundle_receive_header(struct tcp_path *path)
     if (number == 0) {
         return MUSTER_OK;
     }
-    struct tcp_arrived_frame *arrived = malloc(sizeof *arrived + frame.length);
+    struct muster_tcp_arrived_frame *arrived = malloc(sizeof *arrived + frame.length);
     if (arrived == NULL) {
         return muster_error_set(MUSTER_INVALID, "out of memory for a frame");
     }
@@ -476,7 +479,8 @@ muster_status muster_tcp_bundle_receive_header(struct tcp_path *path)
     return MUSTER_OK;
 }
 
-static muster_status deliver(struct tcp_link *link, const struct tcp_arrived_frame *arrived)
+static muster_status deliver(struct muster_tcp_link *link,
+                             const struct muster_tcp_arrived_frame *arrived)
 {
     struct muster_arrival arrival = {.piece = link->tcp->piece};
     muster_status status =
@@ -489,10 +493,10 @@ static muster_status deliver(struct tcp_link *link, const struct tcp_arrived_fra
 }
 
 /* Delivering gives up the lock, so after each frame the path is checked: the link may be closed. */
-muster_status muster_tcp_bundle_receive_frame(struct tcp_path *path)
+muster_status muster_tcp_bundle_receive_frame(struct muster_tcp_path *path)
 {
-    struct tcp_bundle *bundle = path->link->bundle;
-    struct tcp_arrived_frame *arrived = TAKE(path->arriving);
+    struct muster_tcp_bundle *bundle = path->link->bundle;
+    struct muster_tcp_arrived_frame *arrived = TAKE(path->arriving);
     if (muster_bundle_arrive(&bundle->frames, arrived->number) != MUSTER_BUNDLE_NEW) {
         muster_link_mark(path->link->link); /* to send an acknowledgement */
         free(arrived);

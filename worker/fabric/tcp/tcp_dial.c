@@ -18,13 +18,13 @@
 #include <unistd.h>
 #include <utlist.h>
 
-static void lose(struct tcp_link *link, const char *what)
+static void lose(struct muster_tcp_link *link, const char *what)
 {
     muster_link_fail(link->link, MUSTER_LINK_LOST, what);
 }
 
 /* Adds the reason to the error text. */
-static void note_failure(struct tcp_link *link, const char *address, const char *what)
+static void note_failure(struct muster_tcp_link *link, const char *address, const char *what)
 {
     char *failures = link->dialling.failures;
     size_t used = strlen(failures);
@@ -32,7 +32,8 @@ static void note_failure(struct tcp_link *link, const char *address, const char 
                    address, what);
 }
 
-static void note_error(struct tcp_link *link, const struct muster_socket_address *remote, int error)
+static void note_error(struct muster_tcp_link *link, const struct muster_socket_address *remote,
+                       int error)
 {
     char address[MUSTER_ADDRESS_SIZE];
     muster_address_print(remote, address);
@@ -44,7 +45,7 @@ static void note_error(struct tcp_link *link, const struct muster_socket_address
 /* One attempt -------------------------------------------------------------------------------- */
 
 /* Returns 0, or an error number. */
-static int dial_address(struct tcp_link *link, const struct muster_socket_address *address,
+static int dial_address(struct muster_tcp_link *link, const struct muster_socket_address *address,
                         uint32_t index)
 {
     const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
@@ -64,7 +65,8 @@ static int dial_address(struct tcp_link *link, const struct muster_socket_addres
         close(fd);
         return error;
     }
-    struct tcp_path *path = muster_tcp_path_create(link->tcp, fd, MUSTER_PHASE_DIALLING, EPOLLOUT);
+    struct muster_tcp_path *path =
+        muster_tcp_path_create(link->tcp, fd, MUSTER_PHASE_DIALLING, EPOLLOUT);
     if (path == NULL) {
         return ENOMEM;
     }
@@ -73,7 +75,7 @@ static int dial_address(struct tcp_link *link, const struct muster_socket_addres
     path->index = index;
     path->pending.deadline_ns = muster_clock_after_ms(TCP_DIAL_MS);
     if (index == 0) {
-        struct tcp_dialling *dialling = &link->dialling;
+        struct muster_tcp_dialling *dialling = &link->dialling;
         dialling->attempts[dialling->attempt_count++] = path;
         if (dialling->attempts_deadline_ns < path->pending.deadline_ns) {
             path->pending.deadline_ns = dialling->attempts_deadline_ns;
@@ -84,24 +86,24 @@ static int dial_address(struct tcp_link *link, const struct muster_socket_addres
 
 /* The other connections of a bundle ---------------------------------------------------------- */
 
-static void note_missing(struct tcp_link *link)
+static void note_missing(struct muster_tcp_link *link)
 {
     muster_bundle_path_missing(&link->opening, &link->dialler, link->path_count);
 }
 
-static uint32_t count_pending(const struct tcp_link *link)
+static uint32_t count_pending(const struct muster_tcp_link *link)
 {
     uint32_t count = 0;
     const struct muster_pending_connection *pending = NULL;
     DL_FOREACH(link->tcp->pending_list.list, pending)
     {
-        count += ((const struct tcp_path *)pending)->link == link;
+        count += ((const struct muster_tcp_path *)pending)->link == link;
     }
     return count;
 }
 
 /* To the address of the first one. */
-static void dial_others(struct tcp_link *link)
+static void dial_others(struct muster_tcp_link *link)
 {
     uint32_t have = link->path_count + count_pending(link);
     for (uint32_t i = have; i < link->opening.wanted; i++) {
@@ -115,9 +117,9 @@ static void dial_others(struct tcp_link *link)
 
 /* No attempt is pending, and no address is left: decides whether to retry, to wait, or to lose the
  * link. */
-static void give_up(struct tcp_link *link)
+static void give_up(struct muster_tcp_link *link)
 {
-    struct tcp_dialling *dialling = &link->dialling;
+    struct muster_tcp_dialling *dialling = &link->dialling;
     if (dialling->exhausted && link->tcp->pending_list.hello_count > 0 &&
         muster_dialler_retry(&link->dialler)) {
         return; /* unidentified connections use some descriptors, but not for long */
@@ -143,9 +145,9 @@ static void give_up(struct tcp_link *link)
 }
 
 /* Dials the next address; those that fail at once are skipped. */
-static void dial_next_address(struct tcp_link *link)
+static void dial_next_address(struct muster_tcp_link *link)
 {
-    struct tcp_dialling *dialling = &link->dialling;
+    struct muster_tcp_dialling *dialling = &link->dialling;
     const struct muster_peer *peer = &link->link->peer;
     while (dialling->next < dialling->count) {
         const char *text = peer->addresses[dialling->order[dialling->next++]];
@@ -168,10 +170,10 @@ static void dial_next_address(struct tcp_link *link)
     }
 }
 
-void muster_tcp_dial(struct tcp_link *link)
+void muster_tcp_dial(struct muster_tcp_link *link)
 {
     const struct muster_fabric *fabric = link->tcp->pending_list.fabric;
-    struct tcp_dialling *dialling = &link->dialling;
+    struct muster_tcp_dialling *dialling = &link->dialling;
     const struct muster_peer *peer = &link->link->peer;
     memset(dialling, 0, sizeof *dialling);
     dialling->await_peer_until_ns = muster_clock_after_ms(TCP_DIAL_MS);
@@ -183,9 +185,9 @@ void muster_tcp_dial(struct tcp_link *link)
     dial_next_address(link);
 }
 
-void muster_tcp_dial_due(struct tcp_link *link)
+void muster_tcp_dial_due(struct muster_tcp_link *link)
 {
-    const struct tcp_dialling *dialling = &link->dialling;
+    const struct muster_tcp_dialling *dialling = &link->dialling;
     if (link->link->state == MUSTER_LINK_OPEN) {
         dial_others(link);
     } else if (dialling->next < dialling->count) {
@@ -198,10 +200,10 @@ void muster_tcp_dial_due(struct tcp_link *link)
 }
 
 /* The attempt has failed. If it was to open the link, the next address is dialled. */
-static void attempt_failed(struct tcp_path *path, const char *what)
+static void attempt_failed(struct muster_tcp_path *path, const char *what)
 {
     char address[MUSTER_ADDRESS_SIZE];
-    struct tcp_link *link = path->link;
+    struct muster_tcp_link *link = path->link;
     bool first = path->index == 0;
     muster_address_print(&path->remote, address);
     note_failure(link, address, what);
@@ -213,7 +215,7 @@ static void attempt_failed(struct tcp_path *path, const char *what)
     }
 }
 
-void muster_tcp_dial_failed(struct tcp_path *path, int error)
+void muster_tcp_dial_failed(struct muster_tcp_path *path, int error)
 {
     path->link->dialling.refused = path->link->dialling.refused || error == ECONNREFUSED;
     attempt_failed(path, strerror(error));
@@ -221,16 +223,16 @@ void muster_tcp_dial_failed(struct tcp_path *path, int error)
 
 /* Hello and answer --------------------------------------------------------------------------- */
 
-static void await_answer(struct tcp_path *path)
+static void await_answer(struct muster_tcp_path *path)
 {
     path->pending.phase = MUSTER_PHASE_GREETING;
     path->pending.deadline_ns = MUSTER_NEVER; /* a peer that computes answers later */
     muster_tcp_path_watch(path, false);
 }
 
-static void send_hello(struct tcp_path *path)
+static void send_hello(struct muster_tcp_path *path)
 {
-    struct tcp_link *link = path->link;
+    struct muster_tcp_link *link = path->link;
     struct muster_hello hello = muster_hello_to(link->link);
     hello.ticket = link->opening.ticket;
     hello.index = (uint8_t)path->index;
@@ -251,9 +253,9 @@ static void send_hello(struct tcp_path *path)
 }
 
 /* The peer has closed the connection before it answered, or TLS has failed. */
-static void greeting_failed(struct tcp_path *path, int error)
+static void greeting_failed(struct muster_tcp_path *path, int error)
 {
-    struct tcp_dialling *dialling = &path->link->dialling;
+    struct muster_tcp_dialling *dialling = &path->link->dialling;
     if (path->tls != NULL && error != 0 && !muster_tls_is_disconnected(path->tls)) {
         dialling->refused = true;
     } else {
@@ -265,7 +267,7 @@ static void greeting_failed(struct tcp_path *path, int error)
 
 /* Continues the TLS handshake of an attempt. When it is complete, or not needed, sends the hello;
  * if the peer answers in plain text, waits for its refusal. */
-static void secure(struct tcp_path *path)
+static void secure(struct muster_tcp_path *path)
 {
     switch (muster_tcp_secure_dialled(path)) {
     case TCP_TLS_READY:
@@ -290,7 +292,7 @@ static void secure(struct tcp_path *path)
     }
 }
 
-void muster_tcp_connected(struct tcp_path *path)
+void muster_tcp_connected(struct muster_tcp_path *path)
 {
     int error = 0;
     socklen_t size = sizeof error;
@@ -306,10 +308,10 @@ void muster_tcp_connected(struct tcp_path *path)
 
 /* The peer dials this member, or has accepted another attempt. Attempts whose hello is sent are
  * kept: the accepted one is among them. */
-static void cross_attempts(struct tcp_path *path)
+static void cross_attempts(struct muster_tcp_path *path)
 {
-    struct tcp_link *link = path->link;
-    struct tcp_dialling *dialling = &link->dialling;
+    struct muster_tcp_link *link = path->link;
+    struct muster_tcp_dialling *dialling = &link->dialling;
     dialling->crossed = true;
     dialling->next = dialling->count;
     muster_tcp_path_close(path);
@@ -323,9 +325,9 @@ static void cross_attempts(struct tcp_path *path)
 
 /* The peer's answer to an attempt to open the link: opens it, waits, tries the next address, or
  * loses it. */
-static void handle_verdict(struct tcp_path *path, enum muster_verdict verdict)
+static void handle_verdict(struct muster_tcp_path *path, enum muster_verdict verdict)
 {
-    struct tcp_link *link = path->link;
+    struct muster_tcp_link *link = path->link;
     switch (verdict) {
     case MUSTER_WELCOME:
         link->dialled_address = path->remote;
@@ -357,9 +359,9 @@ static void handle_verdict(struct tcp_path *path, enum muster_verdict verdict)
 
 /* The answer for one more connection of a bundle. There may be no room if the peer, against the
  * rules, has dialled some, too. */
-static void handle_other_verdict(struct tcp_path *path, enum muster_verdict verdict)
+static void handle_other_verdict(struct muster_tcp_path *path, enum muster_verdict verdict)
 {
-    struct tcp_link *link = path->link;
+    struct muster_tcp_link *link = path->link;
     if (verdict == MUSTER_WELCOME && link->path_count < MUSTER_CONNECTIONS_MAX) {
         muster_tcp_add_path(path, link);
     } else if (verdict != MUSTER_WAIT) {
@@ -369,7 +371,7 @@ static void handle_other_verdict(struct tcp_path *path, enum muster_verdict verd
 }
 
 /* True: the peer says "wait", and its answer may follow at once. */
-static bool read_one_answer(struct tcp_path *path)
+static bool read_one_answer(struct muster_tcp_path *path)
 {
     int got = muster_tcp_read_greeting(path, MUSTER_ANSWER_SIZE);
     enum muster_verdict verdict = MUSTER_WELCOME;
@@ -394,7 +396,7 @@ static bool read_one_answer(struct tcp_path *path)
     return verdict == MUSTER_WAIT;
 }
 
-void muster_tcp_read_answer(struct tcp_path *path)
+void muster_tcp_read_answer(struct muster_tcp_path *path)
 {
     for (int i = 0; i < TCP_ANSWERS_MAX && read_one_answer(path); i++) {
     }

@@ -5,7 +5,7 @@
 
 #include <sys/socket.h>
 
-static void open_path(struct tcp_path *path, struct tcp_link *link)
+static void open_path(struct muster_tcp_path *path, struct muster_tcp_link *link)
 {
     muster_pending_remove(&path->pending);
     path->have = 0;
@@ -22,7 +22,7 @@ static void open_path(struct tcp_path *path, struct tcp_link *link)
     muster_link_mark(link->link); /* frames may have arrived with the hello or the answer */
 }
 
-static void log_open(const struct tcp_path *path, const struct muster_link *link)
+static void log_open(const struct muster_tcp_path *path, const struct muster_link *link)
 {
     char here[MUSTER_ADDRESS_SIZE];
     char dialled_address[MUSTER_ADDRESS_SIZE];
@@ -34,7 +34,8 @@ static void log_open(const struct tcp_path *path, const struct muster_link *link
                here, dialled_address);
 }
 
-void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections)
+void muster_tcp_open_link(struct muster_tcp_path *path, struct muster_tcp_link *link,
+                          uint32_t connections)
 {
     muster_tcp_attempts_close(link, path);
     open_path(path, link);
@@ -49,13 +50,13 @@ void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t
     muster_link_opened(link->link);
 }
 
-void muster_tcp_add_path(struct tcp_path *path, struct tcp_link *link)
+void muster_tcp_add_path(struct muster_tcp_path *path, struct muster_tcp_link *link)
 {
     open_path(path, link);
     muster_bundle_path_opened(&link->dialler);
 }
 
-int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size)
+int muster_tcp_read_greeting(struct muster_tcp_path *path, uint32_t size)
 {
     struct iovec part = {.iov_base = path->header + path->have, .iov_len = size - path->have};
     ssize_t got = muster_tcp_path_receive(path, &part, 1, false);

@@ -9,17 +9,17 @@
 
 enum { READS_MAX = 8 }; /* system calls before other links have their turn */
 
-static void reject_peer(struct tcp_path *path)
+static void reject_peer(struct muster_tcp_path *path)
 {
     muster_whole_frame_reject(path->link->link, path->link->goodbye_queued);
 }
 
-static bool is_bundled(const struct tcp_path *path)
+static bool is_bundled(const struct muster_tcp_path *path)
 {
     return path->link->bundle != NULL;
 }
 
-static void complete_frame(struct tcp_path *path)
+static void complete_frame(struct muster_tcp_path *path)
 {
     path->in_payload = false;
     if (is_bundled(path)) {
@@ -31,7 +31,7 @@ static void complete_frame(struct tcp_path *path)
     }
 }
 
-static void begin_bundle_frame(struct tcp_path *path)
+static void begin_bundle_frame(struct muster_tcp_path *path)
 {
     if (muster_tcp_bundle_receive_header(path) != MUSTER_OK) {
         reject_peer(path);
@@ -43,7 +43,7 @@ static void begin_bundle_frame(struct tcp_path *path)
     }
 }
 
-static void begin_frame(struct tcp_path *path)
+static void begin_frame(struct muster_tcp_path *path)
 {
     struct muster_frame frame;
     path->have = 0;
@@ -62,7 +62,7 @@ static void begin_frame(struct tcp_path *path)
     }
 }
 
-static size_t receive_header(struct tcp_path *path, const unsigned char *bytes, size_t size)
+static size_t receive_header(struct muster_tcp_path *path, const unsigned char *bytes, size_t size)
 {
     size_t whole = MUSTER_FRAME_SIZE + (is_bundled(path) ? (size_t)TCP_ENVELOPE_SIZE : 0);
     size_t missing = whole - path->have;
@@ -76,9 +76,9 @@ static size_t receive_header(struct tcp_path *path, const unsigned char *bytes, 
 }
 
 /* Where to read the next bytes of the payload to, and how many at most. */
-static unsigned char *payload_buffer(struct tcp_path *path, uint32_t *ret_room)
+static unsigned char *payload_buffer(struct muster_tcp_path *path, uint32_t *ret_room)
 {
-    struct tcp_arrived_frame *held = path->arriving;
+    struct muster_tcp_arrived_frame *held = path->arriving;
     if (held == NULL) {
         return muster_arrival_buffer(&path->in, ret_room);
     }
@@ -87,7 +87,7 @@ static unsigned char *payload_buffer(struct tcp_path *path, uint32_t *ret_room)
 }
 
 /* This many bytes of the payload are in that buffer. */
-static void payload_received(struct tcp_path *path, uint32_t size)
+static void payload_received(struct muster_tcp_path *path, uint32_t size)
 {
     if (path->arriving != NULL) {
         path->arriving->have += size;
@@ -102,7 +102,7 @@ static void payload_received(struct tcp_path *path, uint32_t size)
     }
 }
 
-static void receive_staged(struct tcp_path *path, const unsigned char *bytes, size_t size)
+static void receive_staged(struct muster_tcp_path *path, const unsigned char *bytes, size_t size)
 {
     while (size > 0 && !path->pending.watch.retired) {
         if (!path->in_payload) {
@@ -122,9 +122,9 @@ static void receive_staged(struct tcp_path *path, const unsigned char *bytes, si
 }
 
 /* Reads once from the socket, or from what TLS has buffered. True: there may be more. */
-static bool receive_once(struct tcp_path *path, bool buffered_only)
+static bool receive_once(struct muster_tcp_path *path, bool buffered_only)
 {
-    struct tcp *tcp = path->tcp;
+    struct muster_tcp *tcp = path->tcp;
     struct iovec parts[2];
     muster_fabric_yield(tcp->pending_list.fabric);
     if (path->pending.watch.retired) {
@@ -162,7 +162,7 @@ static bool receive_once(struct tcp_path *path, bool buffered_only)
            (bytes == room + staged || muster_tls_has_buffered(path->tls));
 }
 
-void muster_tcp_receive(struct tcp_path *path)
+void muster_tcp_receive(struct muster_tcp_path *path)
 {
     bool more = true;
     for (int i = 0; i < READS_MAX && more; i++) {
@@ -174,7 +174,7 @@ void muster_tcp_receive(struct tcp_path *path)
     }
 }
 
-bool muster_tcp_receive_buffered(struct tcp_link *end)
+bool muster_tcp_receive_buffered(struct muster_tcp_link *end)
 {
     struct muster_link *link = end->link;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {

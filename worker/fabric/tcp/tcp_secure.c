@@ -11,7 +11,7 @@ enum { DRAIN_BYTES = 64 * 1024 };
 
 /* Reads the peer's first byte and leaves it in the socket. 1: read; 0: not there yet; -1: the
  * connection has ended. */
-static int peek_first_byte(struct tcp_path *path, unsigned char *ret_first)
+static int peek_first_byte(struct muster_tcp_path *path, unsigned char *ret_first)
 {
     ssize_t got = recv(path->pending.watch.fd, ret_first, 1, MSG_PEEK);
     path->first_byte_seen = got == 1;
@@ -22,7 +22,7 @@ static int peek_first_byte(struct tcp_path *path, unsigned char *ret_first)
 }
 
 /* Without the lock: public-key operations take long, and other threads may post meanwhile. */
-static enum muster_tcp_tls_state continue_handshake(struct tcp_path *path)
+static enum muster_tcp_tls_state continue_handshake(struct muster_tcp_path *path)
 {
     struct muster_fabric *fabric = path->tcp->pending_list.fabric;
     muster_fabric_yield(fabric);
@@ -42,7 +42,7 @@ static enum muster_tcp_tls_state continue_handshake(struct tcp_path *path)
                                     : TCP_TLS_FAILED;
 }
 
-static bool create_channel(struct tcp_path *path, bool dialling)
+static bool create_channel(struct muster_tcp_path *path, bool dialling)
 {
     path->tls = muster_tls_channel_create(path->tcp->tls, path->pending.watch.fd, dialling);
     return path->tls != NULL;
@@ -50,13 +50,13 @@ static bool create_channel(struct tcp_path *path, bool dialling)
 
 /* Reads what has arrived: the kernel resets a connection that is closed with unread bytes, and the
  * answer could be lost. */
-static void refuse_tls(struct tcp_path *path)
+static void refuse_tls(struct muster_tcp_path *path)
 {
     (void)recv(path->pending.watch.fd, NULL, DRAIN_BYTES, MSG_TRUNC);
     muster_pending_refuse_with(&path->pending, MUSTER_REFUSED_PLAIN, MUSTER_REJECTED_TLS);
 }
 
-static enum muster_tcp_tls_state begin_accepted(struct tcp_path *path)
+static enum muster_tcp_tls_state begin_accepted(struct muster_tcp_path *path)
 {
     unsigned char first = 0;
     int first_byte_seen = peek_first_byte(path, &first);
@@ -78,7 +78,7 @@ static enum muster_tcp_tls_state begin_accepted(struct tcp_path *path)
     return TCP_TLS_READY;
 }
 
-enum muster_tcp_tls_state muster_tcp_secure_accepted(struct tcp_path *path)
+enum muster_tcp_tls_state muster_tcp_secure_accepted(struct muster_tcp_path *path)
 {
     if (path->tls_ready) {
         return TCP_TLS_READY;
@@ -104,7 +104,7 @@ enum muster_tcp_tls_state muster_tcp_secure_accepted(struct tcp_path *path)
     return tls_ready;
 }
 
-enum muster_tcp_tls_state muster_tcp_secure_dialled(struct tcp_path *path)
+enum muster_tcp_tls_state muster_tcp_secure_dialled(struct muster_tcp_path *path)
 {
     unsigned char first = 0;
     if (path->tcp->tls == NULL) {

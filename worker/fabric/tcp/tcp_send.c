@@ -12,19 +12,19 @@ enum {
     CALLS_MAX = 4,           /* system calls before other links have their turn */
 };
 
-static size_t frame_bytes(const struct tcp_sent_frame *out)
+static size_t frame_bytes(const struct muster_tcp_sent_frame *out)
 {
     return MUSTER_FRAME_SIZE + out->frame.size;
 }
 
-static void fill_frames(struct tcp_path *path)
+static void fill_frames(struct muster_tcp_path *path)
 {
     size_t bytes = 0;
     for (uint32_t i = path->accepted_count; i < path->frame_count; i++) {
         bytes += frame_bytes(&path->frames[i]);
     }
     while (path->frame_count < TCP_FRAMES_MAX && bytes < CALL_BYTES) {
-        struct tcp_sent_frame *out = &path->frames[path->frame_count];
+        struct muster_tcp_sent_frame *out = &path->frames[path->frame_count];
         if (!muster_match_next(&path->link->match, &out->frame)) {
             return;
         }
@@ -44,7 +44,7 @@ static void add(struct iovec *parts, int *count, unsigned char *bytes, size_t si
     }
 }
 
-static void add_frame_parts(struct iovec *parts, int *count, struct tcp_sent_frame *out)
+static void add_frame_parts(struct iovec *parts, int *count, struct muster_tcp_sent_frame *out)
 {
     size_t header = out->sent < MUSTER_FRAME_SIZE ? out->sent : MUSTER_FRAME_SIZE;
     size_t data = out->sent - header;
@@ -52,14 +52,14 @@ static void add_frame_parts(struct iovec *parts, int *count, struct tcp_sent_fra
     add(parts, count, out->frame.data + data, out->frame.size - data);
 }
 
-static bool has_partial(const struct tcp_path *path)
+static bool has_partial(const struct muster_tcp_path *path)
 {
     return path->accepted_count < path->frame_count && path->frames[path->accepted_count].sent > 0;
 }
 
 /* In this order: the rest of a partly sent frame, since frames must not be interleaved; control
  * frames; the other frames. */
-static int collect(struct tcp_path *path, struct iovec *parts)
+static int collect(struct muster_tcp_path *path, struct iovec *parts)
 {
     int count = 0;
     uint32_t next = path->accepted_count;
@@ -74,7 +74,7 @@ static int collect(struct tcp_path *path, struct iovec *parts)
     return count;
 }
 
-static void remove_frame(struct tcp_path *path, uint32_t index)
+static void remove_frame(struct muster_tcp_path *path, uint32_t index)
 {
     free(path->frames[index].copy);
     path->frame_count--;
@@ -83,9 +83,9 @@ static void remove_frame(struct tcp_path *path, uint32_t index)
 }
 
 /* The first frame that is not accepted has sent some of these bytes; returns the others. */
-static size_t advance_frame(struct tcp_path *path, size_t bytes)
+static size_t advance_frame(struct muster_tcp_path *path, size_t bytes)
 {
-    struct tcp_sent_frame *out = &path->frames[path->accepted_count];
+    struct muster_tcp_sent_frame *out = &path->frames[path->accepted_count];
     size_t left = frame_bytes(out) - out->sent;
     size_t taken = bytes < left ? bytes : left;
     out->sent += taken;
@@ -95,7 +95,7 @@ static size_t advance_frame(struct tcp_path *path, size_t bytes)
 
 /* A transfer completes when the kernel has accepted its bytes. Bytes that are only encrypted wait
  * in the TLS channel, and nothing would send them while the caller computes. */
-static void complete_accepted(struct tcp_path *path)
+static void complete_accepted(struct muster_tcp_path *path)
 {
     while (path->accepted_count > 0 && !muster_tls_has_backlog(path->tls)) {
         struct muster_outgoing frame = path->frames[0].frame;
@@ -105,7 +105,7 @@ static void complete_accepted(struct tcp_path *path)
     }
 }
 
-static void advance(struct tcp_path *path, size_t bytes)
+static void advance(struct muster_tcp_path *path, size_t bytes)
 {
     if (has_partial(path)) {
         bytes = advance_frame(path, bytes);
@@ -122,7 +122,7 @@ static void advance(struct tcp_path *path, size_t bytes)
 
 /* Control frames may be queued while others are written without the lock: so the path writes from a
  * queue of its own, which is exchanged for the matching's when it is empty. */
-static void swap_control(struct tcp_path *path)
+static void swap_control(struct muster_tcp_path *path)
 {
     if (path->control.start == path->control.end) {
         struct muster_frame_queue empty = path->control;
@@ -133,10 +133,10 @@ static void swap_control(struct tcp_path *path)
     }
 }
 
-static void send_end_of_stream(struct tcp_path *path)
+static void send_end_of_stream(struct muster_tcp_path *path)
 {
     muster_tcp_path_watch(path, false);
-    struct tcp_link *link = path->link;
+    struct muster_tcp_link *link = path->link;
     if (link->goodbye_queued && !link->goodbye_sent) {
         link->goodbye_sent = true;
         muster_tcp_path_shutdown(path);
@@ -144,7 +144,7 @@ static void send_end_of_stream(struct tcp_path *path)
 }
 
 /* Sends one batch. True: all of it is sent, and there may be more. */
-static bool flush_once(struct tcp_path *path)
+static bool flush_once(struct muster_tcp_path *path)
 {
     struct iovec parts[2 * TCP_FRAMES_MAX + 1];
     muster_fabric_yield(path->tcp->pending_list.fabric);
@@ -180,7 +180,7 @@ static bool flush_once(struct tcp_path *path)
     return all;
 }
 
-void muster_tcp_flush(struct tcp_path *path)
+void muster_tcp_flush(struct muster_tcp_path *path)
 {
     if (path->send_failed) {
         return;
@@ -196,10 +196,11 @@ void muster_tcp_flush(struct tcp_path *path)
 
 /* Removes the operation's frames from the path, last first. Those of which nothing was sent are
  * dropped. A partly sent one goes on from a copy. Accepted ones only forget their transfer. */
-void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation)
+void muster_tcp_send_withdraw(struct muster_tcp_path *path,
+                              const struct muster_operation_id *operation)
 {
     for (uint32_t i = path->frame_count; i > 0; i--) {
-        struct tcp_sent_frame *out = &path->frames[i - 1];
+        struct muster_tcp_sent_frame *out = &path->frames[i - 1];
         const struct muster_transfer *transfer = out->frame.transfer;
         if (transfer == NULL || !muster_operation_has(operation, &transfer->key)) {
             continue;

@@ -314,7 +314,7 @@ static muster_status check_complete(const struct muster_tls_files *files)
                                               missing);
 }
 
-static void read_stamps(const struct muster_tls *tls, struct tls_stamp ret_stamps[TLS_FILES])
+static void read_stamps(const struct muster_tls *tls, struct muster_tls_stamp ret_stamps[TLS_FILES])
 {
     memset(ret_stamps, 0, TLS_FILES * sizeof ret_stamps[0]);
     for (int i = 0; i < TLS_FILES; i++) {
@@ -381,7 +381,7 @@ muster_status muster_tls_create(const struct muster_tls_files *files, struct mus
 
 void muster_tls_reload(struct muster_tls **tls)
 {
-    struct tls_stamp stamps[TLS_FILES];
+    struct muster_tls_stamp stamps[TLS_FILES];
     struct muster_tls *renewed = NULL;
     if (*tls == NULL) {
         return;

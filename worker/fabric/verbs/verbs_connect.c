@@ -20,13 +20,13 @@
 #include <utlist.h>
 
 /* For the first bytes of a connection, when its send buffer is empty: false if not all are sent. */
-static bool send_all(const struct verbs_path *path, const unsigned char *bytes, size_t size)
+static bool send_all(const struct muster_verbs_path *path, const unsigned char *bytes, size_t size)
 {
     return send(path->pending.watch.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
 }
 
 /* Returns as muster_pending_count_received() does. */
-static int receive_greeting(struct verbs_path *path, uint32_t size)
+static int receive_greeting(struct muster_verbs_path *path, uint32_t size)
 {
     ssize_t got = recv(path->pending.watch.fd, path->bytes + path->have, size - path->have, 0);
     return muster_pending_count_received(got, size, &path->have);
@@ -34,11 +34,11 @@ static int receive_greeting(struct verbs_path *path, uint32_t size)
 
 bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
 {
-    const struct verbs_path *path = (const struct verbs_path *)pending;
+    const struct muster_verbs_path *path = (const struct muster_verbs_path *)pending;
     unsigned char bytes[VERBS_ANSWER_SIZE] = {0};
     muster_answer_encode(verdict, bytes);
     if (verdict == MUSTER_WELCOME) {
-        struct verbs_greeting greeting;
+        struct muster_verbs_greeting greeting;
         muster_verbs_greeting_of(path, &greeting);
         muster_verbs_greeting_encode(&greeting, bytes + MUSTER_ANSWER_SIZE);
     }
@@ -47,17 +47,18 @@ bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_
 
 /* Paths of a link ------------------------------------------------------------------------------ */
 
-static bool is_opening(const struct verbs_link *link)
+static bool is_opening(const struct muster_verbs_link *link)
 {
     return link->link->state == MUSTER_LINK_OPENING;
 }
 
-static struct muster_verbs_device *device_of(const struct verbs_link *link, uint32_t place)
+static struct muster_verbs_device *device_of(const struct muster_verbs_link *link, uint32_t place)
 {
     return &link->verbs->devices[place % link->verbs->device_count];
 }
 
-static void place_path(struct verbs_path *path, struct verbs_link *link, uint32_t place)
+static void place_path(struct muster_verbs_path *path, struct muster_verbs_link *link,
+                       uint32_t place)
 {
     path->link = link;
     path->place = place;
@@ -66,15 +67,15 @@ static void place_path(struct verbs_path *path, struct verbs_link *link, uint32_
     link->path_end = place < link->path_end ? link->path_end : place + 1;
 }
 
-static void path_missing(struct verbs_link *link)
+static void path_missing(struct muster_verbs_link *link)
 {
     muster_bundle_path_missing(&link->opening, &link->dialler, muster_verbs_count_usable(link));
 }
 
 /* The path cannot be opened. False: the link is closed now. */
-static bool drop_path(struct verbs_path *path, const char *what)
+static bool drop_path(struct muster_verbs_path *path, const char *what)
 {
-    struct verbs_link *link = path->link;
+    struct muster_verbs_link *link = path->link;
     if (is_opening(link)) {
         muster_link_try_next(link->link, what);
         return false;
@@ -95,7 +96,7 @@ static bool drop_path(struct verbs_path *path, const char *what)
 
 /* For the user to know: this member, not only this pair, lacks something. Once in a row as a
  * warning. */
-static void log_unavailable(struct verbs_link *link)
+static void log_unavailable(struct muster_verbs_link *link)
 {
     bool again = !is_opening(link) && link->warned;
     link->warned = !is_opening(link);
@@ -106,7 +107,7 @@ static void log_unavailable(struct verbs_link *link)
 
 /* The proof ------------------------------------------------------------------------------------ */
 
-static void log_open(const struct verbs_path *path)
+static void log_open(const struct muster_verbs_path *path)
 {
     const struct muster_link *link = path->link->link;
     char there[MUSTER_ADDRESS_SIZE];
@@ -119,9 +120,9 @@ static void log_open(const struct verbs_path *path)
                opens ? "link" : "further path", path->device->name, there);
 }
 
-static void open_path(struct verbs_path *path)
+static void open_path(struct muster_verbs_path *path)
 {
-    struct verbs_link *link = path->link;
+    struct muster_verbs_link *link = path->link;
     log_open(path);
     muster_pending_remove(&path->pending);
     if (!is_opening(link)) {
@@ -135,7 +136,7 @@ static void open_path(struct verbs_path *path)
 
 /* The peer's greeting has arrived. The acceptor answers with its own; the dialler sends the proof.
  */
-static muster_status connect_path(struct verbs_path *path)
+static muster_status connect_path(struct muster_verbs_path *path)
 {
     path->connecting = false;
     muster_status status = muster_verbs_pair_connect(path);
@@ -151,7 +152,7 @@ static muster_status connect_path(struct verbs_path *path)
 }
 
 /* The queue pairs do not reach each other. Returns as drop_path() does. */
-static bool proof_failed(struct verbs_path *path, const char *what)
+static bool proof_failed(struct muster_verbs_path *path, const char *what)
 {
     (void)muster_error_set(MUSTER_INVALID,
                            "%.90s: the network may carry no packets as large as the RDMA devices' "
@@ -161,7 +162,7 @@ static bool proof_failed(struct verbs_path *path, const char *what)
     return drop_path(path, muster_last_error());
 }
 
-bool muster_verbs_prove(struct verbs_path *path)
+bool muster_verbs_prove(struct muster_verbs_path *path)
 {
     if (path->pending.phase != MUSTER_PHASE_PROVING) {
         return true;
@@ -184,7 +185,7 @@ bool muster_verbs_prove(struct verbs_path *path)
 
 void muster_verbs_timed_out(struct muster_pending_connection *pending)
 {
-    struct verbs_path *path = (struct verbs_path *)pending;
+    struct muster_verbs_path *path = (struct muster_verbs_path *)pending;
     if (pending->phase == MUSTER_PHASE_DIALLING) {
         (void)drop_path(path, "it cannot be reached in time");
     } else {
@@ -200,7 +201,7 @@ static bool is_verbs_address(const char *address)
 }
 
 /* The peer's RDMA address for this place, modulo their number. */
-static const char *find_address(const struct verbs_link *link, uint32_t place)
+static const char *find_address(const struct muster_verbs_link *link, uint32_t place)
 {
     const struct muster_peer *peer = &link->link->peer;
     const char *found[MUSTER_ADDRESSES_MAX] = {""};
@@ -215,7 +216,7 @@ static const char *find_address(const struct verbs_link *link, uint32_t place)
 
 /* Not if the port is down: the kernel would try to resolve the peer for a second, in which the
  * fabric makes no progress. */
-static struct verbs_path *dial_path(struct verbs_link *link, uint32_t place)
+static struct muster_verbs_path *dial_path(struct muster_verbs_link *link, uint32_t place)
 {
     struct muster_socket_address remote;
     if (muster_verbs_check_port(device_of(link, place)) != MUSTER_OK ||
@@ -229,7 +230,7 @@ static struct verbs_path *dial_path(struct verbs_link *link, uint32_t place)
         (void)muster_error_errno(MUSTER_INVALID, "it cannot be reached");
         return NULL;
     }
-    struct verbs_path *path =
+    struct muster_verbs_path *path =
         muster_verbs_path_create(link->verbs, TAKE_FD(fd), MUSTER_PHASE_DIALLING, EPOLLOUT);
     if (path == NULL) {
         (void)muster_error_set(MUSTER_FATAL, "out of memory");
@@ -241,7 +242,7 @@ static struct verbs_path *dial_path(struct verbs_link *link, uint32_t place)
     return path;
 }
 
-static void dial_missing(struct verbs_link *link)
+static void dial_missing(struct muster_verbs_link *link)
 {
     for (uint32_t place = 0; place < link->opening.wanted; place++) {
         if (link->paths[place] == NULL && dial_path(link, place) == NULL) {
@@ -251,7 +252,7 @@ static void dial_missing(struct verbs_link *link)
     }
 }
 
-void muster_verbs_dial(struct verbs_link *link)
+void muster_verbs_dial(struct muster_verbs_link *link)
 {
     link->dialler.redial_ns = MUSTER_NEVER;
     if (!is_opening(link)) {
@@ -264,7 +265,7 @@ void muster_verbs_dial(struct verbs_link *link)
     }
 }
 
-static void connection_closed(struct verbs_path *path)
+static void connection_closed(struct muster_verbs_path *path)
 {
     if (is_opening(path->link)) {
         muster_pending_handle_close(&path->pending, path->link->link);
@@ -275,11 +276,11 @@ static void connection_closed(struct verbs_path *path)
 
 /* connect() has ended: creates the queue pair, then sends the hello with the greeting that
  * describes it. */
-static void connected(struct verbs_path *path)
+static void connected(struct muster_verbs_path *path)
 {
-    struct verbs_link *link = path->link;
+    struct muster_verbs_link *link = path->link;
     unsigned char bytes[VERBS_HELLO_SIZE];
-    struct verbs_greeting greeting;
+    struct muster_verbs_greeting greeting;
     int error = 0;
     socklen_t size = sizeof error;
     (void)getsockopt(path->pending.watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
@@ -309,14 +310,14 @@ static void connected(struct verbs_path *path)
 }
 
 /* The leader connects the queue pair when it progresses the link. */
-static void connect_later(struct verbs_path *path)
+static void connect_later(struct muster_verbs_path *path)
 {
     muster_pending_await_proof(&path->pending);
     path->connecting = true;
     muster_link_mark(path->link->link);
 }
 
-static void handle_answer(struct verbs_path *path)
+static void handle_answer(struct muster_verbs_path *path)
 {
     enum muster_verdict verdict;
     if (muster_answer_decode(path->bytes, &verdict) != MUSTER_OK) {
@@ -335,7 +336,7 @@ static void handle_answer(struct verbs_path *path)
     }
 }
 
-static void read_answer(struct verbs_path *path)
+static void read_answer(struct muster_verbs_path *path)
 {
     int got = receive_greeting(path, VERBS_ANSWER_SIZE);
     if (got < 0) {
@@ -348,7 +349,8 @@ static void read_answer(struct verbs_path *path)
 /* Accepting ---------------------------------------------------------------------------------- */
 
 /* Refuses at once, or answers when the queue pair is connected. */
-static void accept_path(struct verbs_path *path, struct verbs_link *link, uint32_t place)
+static void accept_path(struct muster_verbs_path *path, struct muster_verbs_link *link,
+                        uint32_t place)
 {
     place_path(path, link, place);
     if (muster_verbs_check_port(path->device) == MUSTER_OK &&
@@ -362,9 +364,9 @@ static void accept_path(struct verbs_path *path, struct verbs_link *link, uint32
 }
 
 /* The peer dials one more path of an open link. */
-static void handle_other_call(struct verbs_path *path, struct muster_link *link)
+static void handle_other_call(struct muster_verbs_path *path, struct muster_link *link)
 {
-    struct verbs_link *end = muster_bundle_open_end(&path->pending, link);
+    struct muster_verbs_link *end = muster_bundle_open_end(&path->pending, link);
     uint32_t place = path->pending.hello.index - 1U;
     if (end == NULL || place >= VERBS_PATHS_MAX ||
         end->opening.ticket != path->pending.hello.ticket || end->paths[place] != NULL) {
@@ -377,7 +379,7 @@ static void handle_other_call(struct verbs_path *path, struct muster_link *link)
 
 void muster_verbs_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    struct verbs_path *path = (struct verbs_path *)pending;
+    struct muster_verbs_path *path = (struct muster_verbs_path *)pending;
     if (pending->hello.index > 0) {
         handle_other_call(path, link);
         return;
@@ -385,7 +387,7 @@ void muster_verbs_admit(struct muster_pending_connection *pending, struct muster
     if (!muster_pending_claim_link(pending, link)) {
         return;
     }
-    struct verbs_link *end = link->end;
+    struct muster_verbs_link *end = link->end;
     if (end->paths[0] != NULL) {
         muster_verbs_path_close(end->paths[0]);
     }
@@ -393,7 +395,7 @@ void muster_verbs_admit(struct muster_pending_connection *pending, struct muster
     accept_path(path, end, 0);
 }
 
-static void read_hello(struct verbs_path *path)
+static void read_hello(struct muster_verbs_path *path)
 {
     int got = receive_greeting(path, VERBS_HELLO_SIZE);
     if (got < 0) {
@@ -410,7 +412,7 @@ static void read_hello(struct verbs_path *path)
 /* Open ----------------------------------------------------------------------------------------- */
 
 /* Reads the byte that announces a close, or the end of the connection. */
-static void read_end(struct verbs_path *path)
+static void read_end(struct muster_verbs_path *path)
 {
     unsigned char byte = 0;
     ssize_t got = recv(path->pending.watch.fd, &byte, 1, 0);
@@ -427,7 +429,7 @@ static void read_end(struct verbs_path *path)
         return;
     }
     /* The proof may have arrived before, and frames after it. */
-    struct verbs_link *link = path->link;
+    struct muster_verbs_link *link = path->link;
     uint32_t place = path->place;
     muster_verbs_handle_all(path->verbs);
     if (!path->proven) {
@@ -440,7 +442,7 @@ static void read_end(struct verbs_path *path)
 /* Handles an event of the TCP connection by its phase. */
 void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events)
 {
-    struct verbs_path *path = (struct verbs_path *)watch;
+    struct muster_verbs_path *path = (struct muster_verbs_path *)watch;
     (void)events;
     switch (path->pending.phase) {
     case MUSTER_PHASE_DIALLING:

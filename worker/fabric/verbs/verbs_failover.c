@@ -7,7 +7,7 @@
 
 enum { DRAIN_MS = 500 }; /* the device only flushes its own queues */
 
-bool muster_verbs_drain(struct verbs_path *path, const char *what)
+bool muster_verbs_drain(struct muster_verbs_path *path, const char *what)
 {
     struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
     int64_t deadline_ns = muster_clock_after_ms(DRAIN_MS);
@@ -25,7 +25,7 @@ bool muster_verbs_drain(struct verbs_path *path, const char *what)
     return path->receives == 0;
 }
 
-uint32_t muster_verbs_count_usable(const struct verbs_link *link)
+uint32_t muster_verbs_count_usable(const struct muster_verbs_link *link)
 {
     uint32_t count = 0;
     for (uint32_t place = 0; place < link->path_end; place++) {
@@ -36,9 +36,9 @@ uint32_t muster_verbs_count_usable(const struct verbs_link *link)
 
 /* A path of an open link has failed: the link goes on with the others, or ends. False: it has
  * ended. */
-static bool lose(struct verbs_path *path, const char *what)
+static bool lose(struct muster_verbs_path *path, const char *what)
 {
-    struct verbs_link *end = path->link;
+    struct muster_verbs_link *end = path->link;
     struct muster_link *link = end->link;
     uint32_t others = muster_verbs_count_usable(end) - muster_verbs_path_is_usable(path);
     if (others == 0 || end->goodbye_queued || path->unrecoverable ||
@@ -57,14 +57,14 @@ static bool lose(struct verbs_path *path, const char *what)
     return true;
 }
 
-bool muster_verbs_receive(struct verbs_link *end)
+bool muster_verbs_receive(struct muster_verbs_link *end)
 {
-    enum verbs_delivery delivery = muster_verbs_deliver_frames(end);
+    enum muster_verbs_delivery delivery = muster_verbs_deliver_frames(end);
     if (delivery == VERBS_DELIVERED_FRAME) {
         muster_link_mark(end->link);
     }
     for (uint32_t i = 0; delivery == VERBS_DELIVERED_NOTHING && i < end->path_end; i++) {
-        struct verbs_path *path = end->paths[i];
+        struct muster_verbs_path *path = end->paths[i];
         if (path != NULL && path->pending.phase == MUSTER_PHASE_OPEN && path->failure[0] != '\0' &&
             !lose(path, path->failure)) {
             delivery = VERBS_DELIVERED_LAST;
@@ -73,11 +73,11 @@ bool muster_verbs_receive(struct verbs_link *end)
     return delivery != VERBS_DELIVERED_LAST;
 }
 
-bool muster_verbs_connection_ended(struct verbs_path *path, const char *what)
+bool muster_verbs_connection_ended(struct muster_verbs_path *path, const char *what)
 {
-    struct verbs_link *end = path->link;
+    struct muster_verbs_link *end = path->link;
     struct muster_link *link = end->link;
-    enum verbs_delivery delivery = VERBS_DELIVERED_FRAME;
+    enum muster_verbs_delivery delivery = VERBS_DELIVERED_FRAME;
     while (delivery == VERBS_DELIVERED_FRAME) {
         muster_verbs_handle_all(end->verbs);
         delivery = muster_verbs_deliver_frames(end);

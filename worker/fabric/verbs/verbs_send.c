@@ -26,7 +26,7 @@ enum {
 /* Posting -------------------------------------------------------------------------------------- */
 
 /* Every send returns the credits that are owed. */
-static bool post(struct verbs_path *path, struct ibv_send_wr *work, uint32_t word)
+static bool post(struct muster_verbs_path *path, struct ibv_send_wr *work, uint32_t word)
 {
     struct ibv_send_wr *bad = NULL;
     work->imm_data = htonl(word | path->credits_owed << VERBS_CREDITS_SHIFT |
@@ -45,7 +45,7 @@ static bool post(struct verbs_path *path, struct ibv_send_wr *work, uint32_t wor
 }
 
 /* Sends the first bytes of a slot. */
-static bool post_slot(struct verbs_path *path, uint32_t slot, uint32_t size, uint32_t word)
+static bool post_slot(struct muster_verbs_path *path, uint32_t slot, uint32_t size, uint32_t word)
 {
     struct ibv_sge part = {.addr = (uintptr_t)muster_verbs_send_slot(path, slot),
                            .length = size,
@@ -58,7 +58,7 @@ static bool post_slot(struct verbs_path *path, uint32_t slot, uint32_t size, uin
     return post(path, &work, word);
 }
 
-static void post_credits(struct verbs_path *path)
+static void post_credits(struct muster_verbs_path *path)
 {
     struct ibv_send_wr work = {.wr_id = muster_verbs_work(path, VERBS_WORK_EMPTY, 0),
                                .opcode = IBV_WR_SEND_WITH_IMM};
@@ -66,8 +66,8 @@ static void post_credits(struct verbs_path *path)
 }
 
 /* Writes a frame into a segment: the header from the slot, the payload from registered memory. */
-static bool post_segment(struct verbs_path *path, uint32_t slot, const struct verbs_out_frame *out,
-                         uint32_t word)
+static bool post_segment(struct muster_verbs_path *path, uint32_t slot,
+                         const struct muster_verbs_out_frame *out, uint32_t word)
 {
     struct ibv_sge parts[VERBS_PARTS_MAX] = {{.addr = (uintptr_t)muster_verbs_send_slot(path, slot),
                                               .length = MUSTER_FRAME_SIZE,
@@ -96,22 +96,22 @@ static bool post_segment(struct verbs_path *path, uint32_t slot, const struct ve
 }
 
 /* The slot of the next frame. */
-static uint32_t next_slot(const struct verbs_path *path)
+static uint32_t next_slot(const struct muster_verbs_path *path)
 {
     return (uint32_t)__builtin_ctz(path->free_slots);
 }
 
 /* The slot is in use until its send is complete. */
-static uint32_t take_slot(struct verbs_path *path)
+static uint32_t take_slot(struct muster_verbs_path *path)
 {
     uint32_t slot = next_slot(path);
     path->free_slots &= path->free_slots - 1;
     return slot;
 }
 
-static void post_frame(struct verbs_path *path, uint64_t number)
+static void post_frame(struct muster_verbs_path *path, uint64_t number)
 {
-    struct verbs_out_frame *out = muster_verbs_out(path->link, number);
+    struct muster_verbs_out_frame *out = muster_verbs_out(path->link, number);
     uint32_t slot = take_slot(path);
     unsigned char *header = muster_verbs_send_slot(path, slot);
     memcpy(header, out->frame.header, MUSTER_FRAME_SIZE);
@@ -131,7 +131,7 @@ static void post_frame(struct verbs_path *path, uint64_t number)
     (void)post_slot(path, slot, MUSTER_FRAME_SIZE + out->frame.size, number & VERBS_NUMBER_MASK);
 }
 
-void muster_verbs_send_proof(struct verbs_path *path)
+void muster_verbs_send_proof(struct muster_verbs_path *path)
 {
     uint32_t slot = take_slot(path);
     path->slot_frames[slot] = 0;
@@ -146,7 +146,7 @@ static struct muster_usable_range usable_range_of(const struct muster_transfer *
         .base = transfer->data, .size_bytes = transfer->size_bytes, .gpu = transfer->gpu};
 }
 
-void muster_verbs_release_registrations(struct verbs_out_frame *out)
+void muster_verbs_release_registrations(struct muster_verbs_out_frame *out)
 {
     for (int i = 0; i < VERBS_PARTS_MAX - 1; i++) {
         if (out->held[i] != NULL) {
@@ -157,9 +157,9 @@ void muster_verbs_release_registrations(struct verbs_out_frame *out)
 }
 
 /* False: the memory cannot be registered, and is to be copied. */
-static bool hold_registrations(const struct verbs_path *path,
+static bool hold_registrations(const struct muster_verbs_path *path,
                                const struct muster_transfer *transfer, const unsigned char *data,
-                               uint32_t size, struct verbs_out_frame *out)
+                               uint32_t size, struct muster_verbs_out_frame *out)
 {
     uint32_t done = 0;
     out->holder = path->device;
@@ -177,7 +177,8 @@ static bool hold_registrations(const struct verbs_path *path,
     return true;
 }
 
-void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_transfer *transfer)
+void muster_verbs_end_registrations(struct muster_verbs *verbs,
+                                    const struct muster_transfer *transfer)
 {
     bool registered = transfer->size_bytes > VERBS_SLOT_PAYLOAD || transfer->gpu != NULL;
     for (uint32_t i = 0; i < verbs->device_count && registered; i++) {
@@ -188,16 +189,16 @@ void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_tra
 /* Sending -------------------------------------------------------------------------------------- */
 
 /* For one more frame. */
-static bool has_room(const struct verbs_path *path)
+static bool has_room(const struct muster_verbs_path *path)
 {
     return path->credits > 0 && path->free_slots != 0;
 }
 
-static struct verbs_path *choose_path(struct verbs_link *link, bool large)
+static struct muster_verbs_path *choose_path(struct muster_verbs_link *link, bool large)
 {
     uint32_t ready = 0;
     for (uint32_t place = 0; place < link->path_end; place++) {
-        const struct verbs_path *path = link->paths[place];
+        const struct muster_verbs_path *path = link->paths[place];
         bool takes = path != NULL && muster_verbs_path_is_usable(path) && has_room(path) &&
                      (!large || path->peer.segments == 0 || path->segment_credits > 0);
         ready |= (uint32_t)takes << place;
@@ -207,23 +208,23 @@ static struct verbs_path *choose_path(struct verbs_link *link, bool large)
 }
 
 /* The record of the next frame; there is room in the window. */
-static struct verbs_out_frame *next_record(struct verbs_link *link)
+static struct muster_verbs_out_frame *next_record(struct muster_verbs_link *link)
 {
-    struct verbs_out_frame *out = muster_verbs_out(link, link->bundle.next_out);
+    struct muster_verbs_out_frame *out = muster_verbs_out(link, link->bundle.next_out);
     memset(out, 0, sizeof *out);
     return out;
 }
 
-static bool send_control(struct verbs_link *link)
+static bool send_control(struct muster_verbs_link *link)
 {
     struct muster_frame_queue *control = &link->match.control;
     while (control->start < control->end) {
-        struct verbs_path *path =
+        struct muster_verbs_path *path =
             muster_bundle_has_room(&link->bundle) ? choose_path(link, false) : NULL;
         if (path == NULL) {
             return false;
         }
-        struct verbs_out_frame *out = next_record(link);
+        struct muster_verbs_out_frame *out = next_record(link);
         (void)muster_whole_frame_next_control(&link->match, &out->frame);
         out->copied = true;
         post_frame(path, muster_bundle_add(&link->bundle, out->frame.size));
@@ -232,11 +233,11 @@ static bool send_control(struct verbs_link *link)
 }
 
 /* Whether a device is still reading an earlier segment of the message. */
-static bool is_being_read(struct verbs_link *link, const struct muster_transfer *transfer,
+static bool is_being_read(struct muster_verbs_link *link, const struct muster_transfer *transfer,
                           uint64_t until)
 {
     for (uint64_t number = link->bundle.first_out; number != until; number++) {
-        const struct verbs_out_frame *out = muster_verbs_out(link, number);
+        const struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
         if (out->frame.transfer == transfer && !out->copied &&
             !muster_bundle_is_acknowledged(&link->bundle, number)) {
             return true;
@@ -247,9 +248,9 @@ static bool is_being_read(struct verbs_link *link, const struct muster_transfer 
 
 /* The frame's memory is not needed any more. If it is the last of its transfer, and no earlier
  * segment is being read, the transfer is complete. */
-static void complete_frame(struct verbs_link *link, uint64_t number)
+static void complete_frame(struct muster_verbs_link *link, uint64_t number)
 {
-    struct verbs_out_frame *out = muster_verbs_out(link, number);
+    struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
     const struct muster_outgoing frame = out->frame;
     if (frame.transfer == NULL || (frame.last && is_being_read(link, frame.transfer, number))) {
         return;
@@ -263,7 +264,7 @@ static void complete_frame(struct verbs_link *link, uint64_t number)
 
 /* The payload cannot be copied from the GPU: the transfer fails, and its operation will be
  * withdrawn. */
-static bool fail_transfer(struct verbs_link *link, struct muster_transfer *transfer)
+static bool fail_transfer(struct muster_verbs_link *link, struct muster_transfer *transfer)
 {
     (void)muster_transfer_list_pop(&link->match.ready);
     muster_verbs_end_registrations(link->verbs, transfer);
@@ -273,8 +274,9 @@ static bool fail_transfer(struct verbs_link *link, struct muster_transfer *trans
 }
 
 /* Copies the next bytes from the GPU into the next send slot. */
-static bool copy_from_gpu(const struct verbs_path *path, const struct muster_transfer *transfer,
-                          const unsigned char *data, uint32_t size)
+static bool copy_from_gpu(const struct muster_verbs_path *path,
+                          const struct muster_transfer *transfer, const unsigned char *data,
+                          uint32_t size)
 {
     struct muster_link *link = path->link->link;
     int64_t started_ns = muster_link_clock(link);
@@ -291,7 +293,7 @@ static bool copy_from_gpu(const struct verbs_path *path, const struct muster_tra
 
 /* Sends a whole message, or a segment of one. Counts frames whose memory a device reads. False:
  * there is nothing to send, or no room. */
-static bool send_data(struct verbs_link *link, uint32_t *large_count)
+static bool send_data(struct muster_verbs_link *link, uint32_t *large_count)
 {
     struct muster_match *match = &link->match;
     struct muster_transfer *transfer = match->ready.first;
@@ -302,11 +304,11 @@ static bool send_data(struct verbs_link *link, uint32_t *large_count)
     uint64_t left = muster_match_remaining(transfer, &data);
     bool of_gpu = transfer->gpu != NULL && left > 0;
     bool large = left > VERBS_SLOT_PAYLOAD || of_gpu;
-    struct verbs_path *path = choose_path(link, large);
+    struct muster_verbs_path *path = choose_path(link, large);
     if (path == NULL) {
         return false;
     }
-    struct verbs_out_frame *out = next_record(link);
+    struct muster_verbs_out_frame *out = next_record(link);
     uint32_t size = left < VERBS_SEGMENT_PAYLOAD ? (uint32_t)left : VERBS_SEGMENT_PAYLOAD;
     bool direct =
         large && path->peer.segments > 0 && hold_registrations(path, transfer, data, size, out);
@@ -331,12 +333,12 @@ static bool send_data(struct verbs_link *link, uint32_t *large_count)
 }
 
 /* Frames to be sent again go first: the peer waits for the lowest number. */
-bool muster_verbs_retransmit(struct verbs_link *link)
+bool muster_verbs_retransmit(struct muster_verbs_link *link)
 {
     uint64_t number = 0;
     while ((number = muster_bundle_next_waiting(&link->bundle, number)) != link->bundle.next_out) {
-        struct verbs_out_frame *out = muster_verbs_out(link, number);
-        struct verbs_path *path = choose_path(link, !out->copied);
+        struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
+        struct muster_verbs_path *path = choose_path(link, !out->copied);
         if (path == NULL) {
             return false;
         }
@@ -356,7 +358,7 @@ bool muster_verbs_retransmit(struct verbs_link *link)
 
 /* The peer may be waiting for credits, and there was no frame to return them with. At most three
  * such sends are under way: for each the peer has used at least four of its twelve credits. */
-static void return_credits(struct verbs_path *path)
+static void return_credits(struct muster_verbs_path *path)
 {
     if ((path->credits_owed >= VERBS_CREDITS_HELD ||
          path->segment_credits_owed >= VERBS_SEGMENTS_HELD) &&
@@ -365,7 +367,7 @@ static void return_credits(struct verbs_path *path)
     }
 }
 
-void muster_verbs_flush(struct verbs_link *link)
+void muster_verbs_flush(struct muster_verbs_link *link)
 {
     uint32_t large_count = 0;
     bool more = muster_verbs_retransmit(link) && send_control(link);
@@ -385,7 +387,8 @@ void muster_verbs_flush(struct verbs_link *link)
 /* Acknowledged --------------------------------------------------------------------------------- */
 
 /* For frames whose memory the device has read. */
-static void trace_write(const struct verbs_link *link, const struct verbs_out_frame *out)
+static void trace_write(const struct muster_verbs_link *link,
+                        const struct muster_verbs_out_frame *out)
 {
     const struct muster_transfer *transfer = out->frame.transfer;
     if (transfer != NULL && !out->copied) {
@@ -396,19 +399,19 @@ static void trace_write(const struct verbs_link *link, const struct verbs_out_fr
     }
 }
 
-void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot)
+void muster_verbs_acknowledged(struct muster_verbs_path *path, uint32_t slot)
 {
     uint64_t number = path->slot_frames[slot];
     path->free_slots |= 1U << slot;
     if (number != 0) {
-        struct verbs_out_frame *out = muster_verbs_out(path->link, number);
+        struct muster_verbs_out_frame *out = muster_verbs_out(path->link, number);
         trace_write(path->link, out);
         muster_bundle_acknowledge(&path->link->bundle, number);
         muster_verbs_release_registrations(out);
     }
 }
 
-void muster_verbs_end_sends(struct verbs_link *link)
+void muster_verbs_end_sends(struct muster_verbs_link *link)
 {
     struct muster_bundle *bundle = &link->bundle;
     for (uint64_t number = bundle->first_out; number != bundle->next_out; number++) {
@@ -425,11 +428,11 @@ void muster_verbs_end_sends(struct verbs_link *link)
 
 /* The end of a path, and of all --------------------------------------------------------------- */
 
-bool muster_verbs_abandon_sends(struct verbs_path *path)
+bool muster_verbs_abandon_sends(struct muster_verbs_path *path)
 {
-    struct verbs_link *link = path->link;
+    struct muster_verbs_link *link = path->link;
     for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct verbs_out_frame *out = muster_verbs_out(link, number);
+        struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
         if (muster_bundle_carrier(&link->bundle, number) != path->place) {
             continue;
         }
@@ -448,10 +451,10 @@ bool muster_verbs_abandon_sends(struct verbs_path *path)
     return true;
 }
 
-void muster_verbs_finish_sends(struct verbs_link *link)
+void muster_verbs_finish_sends(struct muster_verbs_link *link)
 {
     for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct verbs_out_frame *out = muster_verbs_out(link, number);
+        struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
         muster_verbs_release_registrations(out);
         free(TAKE(out->copy));
         out->frame.transfer = NULL;

@@ -6,7 +6,7 @@
 
 enum { WITHDRAW_MS = 500 }; /* longer than the device takes to retransmit a packet */
 
-static bool belongs_to(const struct verbs_out_frame *out,
+static bool belongs_to(const struct muster_verbs_out_frame *out,
                        const struct muster_operation_id *operation)
 {
     return out->frame.transfer != NULL &&
@@ -15,12 +15,12 @@ static bool belongs_to(const struct verbs_out_frame *out,
 
 /* Finds a frame of the operation that a device may be reading, or else one that waits to be read
  * again: without it the peer cannot deliver later frames that it has received. */
-static bool find_being_read(struct verbs_link *link, const struct muster_operation_id *operation,
-                            uint64_t *ret_number)
+static bool find_being_read(struct muster_verbs_link *link,
+                            const struct muster_operation_id *operation, uint64_t *ret_number)
 {
     bool found = false;
     for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        const struct verbs_out_frame *out = muster_verbs_out(link, number);
+        const struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
         if (!out->copied && belongs_to(out, operation) &&
             !muster_bundle_is_acknowledged(&link->bundle, number)) {
             *ret_number = number;
@@ -34,7 +34,7 @@ static bool find_being_read(struct verbs_link *link, const struct muster_operati
 }
 
 /* Turns the frame into an empty one: the peer needs its number, and the credit in its header. */
-static void make_empty(struct verbs_out_frame *out)
+static void make_empty(struct muster_verbs_out_frame *out)
 {
     struct muster_frame frame;
     struct muster_frame nothing = {.kind = MUSTER_FRAME_CREDIT};
@@ -48,7 +48,7 @@ static void make_empty(struct verbs_out_frame *out)
 
 /* The path has failed, or does not complete its sends: its frames wait for another path. The leader
  * closes it later. */
-static void abandon_path(struct verbs_path *path)
+static void abandon_path(struct muster_verbs_path *path)
 {
     bool whole = muster_verbs_drain(path, "it does not end sends that were withdrawn");
     muster_verbs_pair_destroy(path);
@@ -57,7 +57,7 @@ static void abandon_path(struct verbs_path *path)
 
 /* First waits until no device reads the memory: completions arrive, or the path fails or is given
  * up, and its frames are read again by another path. Then the frames that are left are emptied. */
-void muster_verbs_withdraw_sends(struct verbs_link *link,
+void muster_verbs_withdraw_sends(struct muster_verbs_link *link,
                                  const struct muster_operation_id *operation)
 {
     int64_t deadline_ns = muster_clock_after_ms(WITHDRAW_MS);
@@ -65,7 +65,7 @@ void muster_verbs_withdraw_sends(struct verbs_link *link,
     while (find_being_read(link, operation, &read)) {
         bool late = muster_clock_ns() > deadline_ns;
         uint32_t place = muster_bundle_carrier(&link->bundle, read);
-        struct verbs_path *path = place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
+        struct muster_verbs_path *path = place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
         if (path != NULL && (late || path->failure[0] != '\0')) {
             abandon_path(path);
         } else if (late || muster_verbs_count_usable(link) == 0) {
@@ -76,7 +76,7 @@ void muster_verbs_withdraw_sends(struct verbs_link *link,
         (void)sched_yield();
     }
     for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct verbs_out_frame *out = muster_verbs_out(link, number);
+        struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
         if (belongs_to(out, operation)) {
             if (!out->copied && !muster_bundle_is_acknowledged(&link->bundle, number)) {
                 muster_verbs_release_registrations(out);
