@@ -236,7 +236,7 @@ static muster_status update_link(struct muster_fabric *fabric, const struct must
     }
     link->peer = *peer;
     link->rank = rank;
-    link->named = fabric->generation;
+    link->last_generation = fabric->generation;
     if (link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_PEER_LEFT) {
         close_link(link);
         link->state = MUSTER_LINK_IDLE;
@@ -262,7 +262,7 @@ static void drop_old_links(struct muster_fabric *fabric)
     struct muster_link *next = NULL;
     HASH_ITER(hh, fabric->by_member, link, next)
     {
-        if (link->named != fabric->generation) {
+        if (link->last_generation != fabric->generation) {
             drop_link(link);
         }
     }

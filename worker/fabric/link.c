@@ -67,10 +67,10 @@ void muster_link_open(struct muster_link *link)
 
 void muster_link_mark(struct muster_link *link)
 {
-    if (!link->dirty) {
-        link->dirty = true;
-        link->next_dirty = link->fabric->dirty;
-        link->fabric->dirty = link;
+    if (!link->marked) {
+        link->marked = true;
+        link->next_marked = link->fabric->marked;
+        link->fabric->marked = link;
     }
 }
 

@@ -54,10 +54,10 @@ struct muster_link {
     char reason[MUSTER_REASON_SIZE];       /* LOST, PEER_LEFT: the whole text, with rank and host */
     struct muster_transfer_table receives; /* posted, not done */
     uint32_t sends;                        /* posted, not done; the transport has them */
-    bool dirty;                            /* in fabric->dirty */
-    uint64_t named;                        /* the last generation that had this peer */
-    struct muster_link *next_dirty, *next; /* next: in fabric->retired_links */
-    UT_hash_handle hh;                     /* fabric->by_member */
+    bool marked;                           /* in fabric->marked */
+    uint64_t last_generation;              /* in which this member was a peer */
+    struct muster_link *next_marked, *next; /* next: in fabric->retired_links */
+    UT_hash_handle hh;                      /* fabric->by_member */
 };
 
 struct muster_watch;
@@ -302,7 +302,7 @@ struct muster_fabric {
     bool leading;                  /* one of the waiting threads is the leader */
     uint32_t turns;                /* of the leader since it last polled descriptors */
     struct muster_waiter *waiters; /* the other waiting threads, which sleep */
-    struct muster_link *dirty;     /* marked links: ops->progress is to be called */
+    struct muster_link *marked;    /* marked links: ops->progress is to be called */
     struct muster_observer *observers;
     struct muster_transfer_list
         completed;      /* within a post: the leader calls their done functions */

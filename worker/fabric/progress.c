@@ -121,7 +121,7 @@ static void reap(struct muster_fabric *fabric)
     struct muster_link **place = &fabric->retired_links;
     while (*place != NULL) {
         struct muster_link *link = *place;
-        if (link->dirty) { /* it is still in the list of marked links */
+        if (link->marked) { /* it is still in the list of marked links */
             place = &link->next;
             continue;
         }
@@ -186,11 +186,11 @@ static void progress_marked(struct muster_fabric *fabric)
             fabric->transports[i].ops->woken(fabric->transports[i].self);
         }
     }
-    struct muster_link *link = fabric->dirty;
-    fabric->dirty = NULL;
+    struct muster_link *link = fabric->marked;
+    fabric->marked = NULL;
     while (link != NULL) {
-        struct muster_link *next = link->next_dirty;
-        link->dirty = false;
+        struct muster_link *next = link->next_marked;
+        link->marked = false;
         if (link->end != NULL) {
             link->ops->progress(link);
         }
@@ -362,7 +362,7 @@ void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
     reap(fabric);
     fabric->completed_any = false;
     mark_updated_links(fabric);
-    bool worked = fabric->completed_any || fabric->dirty != NULL ||
+    bool worked = fabric->completed_any || fabric->marked != NULL ||
                   fabric->completed.first != NULL || atomic_load(&fabric->woken);
     if (worked) {
         progress_marked(fabric);
@@ -372,7 +372,7 @@ void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
     if (!worked || fabric->turns % TURNS_WITHOUT_EVENTS == 0) {
         int64_t due_ns = run_timers(fabric);
         /* A timer may have dialled and been refused at once, which completes transfers. */
-        bool more = worked || fabric->completed_any || fabric->dirty != NULL ||
+        bool more = worked || fabric->completed_any || fabric->marked != NULL ||
                     fabric->completed.first != NULL;
         handle_events(fabric, more ? 0 : due_ns < deadline_ns ? due_ns : deadline_ns);
         call_done_functions(fabric);
@@ -532,7 +532,7 @@ muster_status muster_progress_init(struct muster_fabric *fabric)
 void muster_progress_finish(struct muster_fabric *fabric)
 {
     for (struct muster_link *link = fabric->retired_links; link != NULL; link = link->next) {
-        link->dirty = false; /* nobody follows the list of marked links any more */
+        link->marked = false; /* nobody follows the list of marked links any more */
     }
     reap(fabric);
     if (fabric->epoll_fd >= 0) {

@@ -87,7 +87,7 @@ struct muster_tcp_dialling {
     bool awaiting_peer;          /* only for that: no attempt is left */
     bool crossed, peer_closed;   /* results of some attempts */
     bool refused;                /* the host was reached, but the peer does not answer there */
-    bool exhausted;              /* this process has no descriptor left */
+    bool out_of_descriptors;     /* this process has no descriptor left */
     char failures[MUSTER_REASON_SIZE];
 };
 
@@ -135,7 +135,7 @@ void muster_tcp_path_close(struct muster_tcp_path *path);
 /* Closes all connections of the link, also pending ones. */
 void muster_tcp_paths_close(struct muster_tcp_link *link);
 /* Closes the pending attempts except this one (or NULL), and starts no others. */
-void muster_tcp_attempts_close(struct muster_tcp_link *link, const struct muster_tcp_path *but);
+void muster_tcp_attempts_close(struct muster_tcp_link *link, const struct muster_tcp_path *except);
 /* Like sendmsg() and readv(), through TLS if the connection uses it. buffered_only: see tls.h. */
 ssize_t muster_tcp_path_send(struct muster_tcp_path *path, struct iovec *parts, int count);
 /* For the first bytes of a connection, when its send buffer is empty: false if not all of them are

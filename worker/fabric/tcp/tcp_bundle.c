@@ -457,7 +457,7 @@ muster_status muster_tcp_bundle_receive_header(struct muster_tcp_path *path)
     if (muster_bytes_get(envelope + AT_CHECKSUM, 4) != crc32(0, envelope, AT_CHECKSUM)) {
         return muster_error_set(MUSTER_INVALID, "an envelope with a wrong checksum");
     }
-    if (muster_bundle_judge(&path->link->bundle->frames, number) == MUSTER_BUNDLE_TOO_FAR) {
+    if (muster_bundle_classify(&path->link->bundle->frames, number) == MUSTER_BUNDLE_TOO_FAR) {
         return muster_error_set(MUSTER_INVALID, "a frame too far ahead of the missing one");
     }
     TRY(muster_frame_decode(path->header + TCP_ENVELOPE_SIZE, &frame));

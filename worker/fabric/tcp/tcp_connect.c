@@ -21,7 +21,7 @@ bool muster_tcp_answer(struct muster_pending_connection *pending, enum muster_ve
 }
 
 /* The peer dials one more connection of an open link. */
-static void handle_other_call(struct muster_tcp_path *path, struct muster_link *link)
+static void admit_further_path(struct muster_tcp_path *path, struct muster_link *link)
 {
     struct muster_tcp_link *end = muster_bundle_open_end(&path->pending, link);
     bool fits = end != NULL && end->bundle != NULL &&
@@ -39,7 +39,7 @@ void muster_tcp_admit(struct muster_pending_connection *pending, struct muster_l
 {
     struct muster_tcp_path *path = (struct muster_tcp_path *)pending;
     if (pending->hello.index > 0) {
-        handle_other_call(path, link);
+        admit_further_path(path, link);
         return;
     }
     if (!muster_pending_claim_link(pending, link)) {

@@ -38,7 +38,8 @@ static void note_error(struct muster_tcp_link *link, const struct muster_socket_
     char address[MUSTER_ADDRESS_SIZE];
     muster_address_print(remote, address);
     link->dialling.refused = link->dialling.refused || error == ECONNREFUSED;
-    link->dialling.exhausted = link->dialling.exhausted || muster_is_out_of_descriptors(error);
+    link->dialling.out_of_descriptors =
+        link->dialling.out_of_descriptors || muster_is_out_of_descriptors(error);
     note_failure(link, address, strerror(error));
 }
 
@@ -103,7 +104,7 @@ static uint32_t count_pending(const struct muster_tcp_link *link)
 }
 
 /* To the address of the first one. */
-static void dial_others(struct muster_tcp_link *link)
+static void dial_further(struct muster_tcp_link *link)
 {
     uint32_t have = link->path_count + count_pending(link);
     for (uint32_t i = have; i < link->opening.wanted; i++) {
@@ -117,14 +118,14 @@ static void dial_others(struct muster_tcp_link *link)
 
 /* No attempt is pending, and no address is left: decides whether to retry, to wait, or to lose the
  * link. */
-static void give_up(struct muster_tcp_link *link)
+static void no_attempt_left(struct muster_tcp_link *link)
 {
     struct muster_tcp_dialling *dialling = &link->dialling;
-    if (dialling->exhausted && link->tcp->pending_list.hello_count > 0 &&
+    if (dialling->out_of_descriptors && link->tcp->pending_list.hello_count > 0 &&
         muster_dialler_retry(&link->dialler)) {
         return; /* unidentified connections use some descriptors, but not for long */
     }
-    if (dialling->exhausted) {
+    if (dialling->out_of_descriptors) {
         muster_link_out_of_descriptors(link->link, dialling->failures);
         return;
     }
@@ -166,7 +167,7 @@ static void dial_next_address(struct muster_tcp_link *link)
     }
     link->dialler.redial_ns = MUSTER_NEVER;
     if (dialling->attempt_count == 0) {
-        give_up(link);
+        no_attempt_left(link);
     }
 }
 
@@ -189,7 +190,7 @@ void muster_tcp_dial_due(struct muster_tcp_link *link)
 {
     const struct muster_tcp_dialling *dialling = &link->dialling;
     if (link->link->state == MUSTER_LINK_OPEN) {
-        dial_others(link);
+        dial_further(link);
     } else if (dialling->next < dialling->count) {
         dial_next_address(link);
     } else if (dialling->awaiting_peer) {
@@ -333,7 +334,7 @@ static void handle_verdict(struct muster_tcp_path *path, enum muster_verdict ver
         link->dialled_address = path->remote;
         link->opening.wanted = path->tcp->connections;
         muster_tcp_open_link(path, link, path->tcp->connections);
-        dial_others(link);
+        dial_further(link);
         break;
     case MUSTER_WAIT:
         link->dialler.redial_ns = MUSTER_NEVER;
@@ -359,7 +360,7 @@ static void handle_verdict(struct muster_tcp_path *path, enum muster_verdict ver
 
 /* The answer for one more connection of a bundle. There may be no room if the peer, against the
  * rules, has dialled some, too. */
-static void handle_other_verdict(struct muster_tcp_path *path, enum muster_verdict verdict)
+static void handle_further_verdict(struct muster_tcp_path *path, enum muster_verdict verdict)
 {
     struct muster_tcp_link *link = path->link;
     if (verdict == MUSTER_WELCOME && link->path_count < MUSTER_CONNECTIONS_MAX) {
@@ -389,7 +390,7 @@ static bool read_one_answer(struct muster_tcp_path *path)
         return false;
     }
     if (path->index > 0) {
-        handle_other_verdict(path, verdict);
+        handle_further_verdict(path, verdict);
     } else {
         handle_verdict(path, verdict);
     }

@@ -83,13 +83,13 @@ void muster_tcp_paths_close(struct muster_tcp_link *link)
     }
 }
 
-void muster_tcp_attempts_close(struct muster_tcp_link *link, const struct muster_tcp_path *but)
+void muster_tcp_attempts_close(struct muster_tcp_link *link, const struct muster_tcp_path *except)
 {
     struct muster_tcp_dialling *dialling = &link->dialling;
     dialling->next = dialling->count;
     dialling->awaiting_peer = false;
     for (uint32_t i = dialling->attempt_count; i > 0; i--) {
-        if (dialling->attempts[i - 1] != but) {
+        if (dialling->attempts[i - 1] != except) {
             muster_tcp_path_close(dialling->attempts[i - 1]);
         }
     }

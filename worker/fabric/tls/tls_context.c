@@ -120,27 +120,28 @@ static muster_status read_certificates(struct tls_file file, int most,
 }
 
 /* A worker has nobody to ask for a pass phrase: notes that the key needs one. */
-static int refuse_phrase(char *phrase, int size, int writing, void *asked)
+static int refuse_phrase(char *phrase, int size, int writing, void *requested)
 {
     (void)writing;
     if (size > 0) {
         phrase[0] = '\0';
     }
-    *(bool *)asked = true;
+    *(bool *)requested = true;
     return -1;
 }
 
 static muster_status read_key(struct tls_file file, EVP_PKEY **ret_key)
 {
     BIO *bytes = NULL;
-    bool asked = false;
+    bool requested = false;
     TRY(open_file(file, &bytes));
-    EVP_PKEY *key = PEM_read_bio_PrivateKey(bytes, NULL, refuse_phrase, &asked);
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(bytes, NULL, refuse_phrase, &requested);
     BIO_free(bytes);
     if (key == NULL) {
-        muster_status status = file_error(file, asked ? "it is encrypted, and a worker asks nobody "
-                                                        "for the pass phrase"
-                                                      : "no private key in PEM form");
+        muster_status status =
+            file_error(file, requested ? "it is encrypted, and a worker asks nobody "
+                                         "for the pass phrase"
+                                       : "no private key in PEM form");
         ERR_clear_error();
         return status;
     }

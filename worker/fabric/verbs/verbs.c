@@ -144,8 +144,8 @@ static void close_paths(struct muster_verbs_link *end)
 }
 
 /* No device reads their memory any more. */
-static void hand_back(struct muster_verbs *verbs, struct muster_transfer_list *sends,
-                      struct muster_transfer_list *ret_sends)
+static void return_sends(struct muster_verbs *verbs, struct muster_transfer_list *sends,
+                         struct muster_transfer_list *ret_sends)
 {
     for (const struct muster_transfer *each = sends->first; each != NULL; each = each->next) {
         muster_verbs_end_registrations(verbs, each);
@@ -154,7 +154,7 @@ static void hand_back(struct muster_verbs *verbs, struct muster_transfer_list *s
 }
 
 /* Over TCP, since what the queue pairs have not sent yet is lost with them. */
-static void say_leaving(const struct muster_verbs_link *end)
+static void announce_leaving(const struct muster_verbs_link *end)
 {
     for (uint32_t i = 0; i < end->path_end; i++) {
         if (end->paths[i] != NULL && end->paths[i]->pending.phase == MUSTER_PHASE_OPEN) {
@@ -168,7 +168,7 @@ static void verbs_close(struct muster_link *link, struct muster_transfer_list *r
     struct muster_verbs_link *end = link->end;
     struct muster_transfer_list sends = {0};
     if (end->goodbye_queued) {
-        say_leaving(end);
+        announce_leaving(end);
     }
     close_paths(end);
     muster_verbs_finish_sends(end);
@@ -176,7 +176,7 @@ static void verbs_close(struct muster_link *link, struct muster_transfer_list *r
     muster_arrival_finish(&end->arrival);
     struct muster_verbs *verbs = end->verbs;
     muster_common_link_destroy(link, &sends);
-    hand_back(verbs, &sends, ret_sends);
+    return_sends(verbs, &sends, ret_sends);
 }
 
 static void verbs_peer_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
@@ -186,7 +186,7 @@ static void verbs_peer_left(struct muster_link *link, struct muster_transfer_lis
     close_paths(end);
     muster_verbs_finish_sends(end);
     muster_match_peer_left(&end->match, &sends);
-    hand_back(end->verbs, &sends, ret_sends);
+    return_sends(end->verbs, &sends, ret_sends);
 }
 
 static void verbs_send_goodbye(struct muster_link *link)
@@ -225,7 +225,7 @@ static void verbs_withdraw(struct muster_link *link, const struct muster_operati
     struct muster_transfer_list sends = {0};
     muster_verbs_withdraw_sends(end, operation);
     muster_match_withdraw(&end->match, operation, &sends);
-    hand_back(end->verbs, &sends, ret_sends);
+    return_sends(end->verbs, &sends, ret_sends);
 }
 
 /* False: the link is closed now. */

@@ -364,7 +364,7 @@ static void accept_path(struct muster_verbs_path *path, struct muster_verbs_link
 }
 
 /* The peer dials one more path of an open link. */
-static void handle_other_call(struct muster_verbs_path *path, struct muster_link *link)
+static void admit_further_path(struct muster_verbs_path *path, struct muster_link *link)
 {
     struct muster_verbs_link *end = muster_bundle_open_end(&path->pending, link);
     uint32_t place = path->pending.hello.index - 1U;
@@ -381,7 +381,7 @@ void muster_verbs_admit(struct muster_pending_connection *pending, struct muster
 {
     struct muster_verbs_path *path = (struct muster_verbs_path *)pending;
     if (pending->hello.index > 0) {
-        handle_other_call(path, link);
+        admit_further_path(path, link);
         return;
     }
     if (!muster_pending_claim_link(pending, link)) {

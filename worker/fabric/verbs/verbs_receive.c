@@ -85,10 +85,11 @@ muster_status muster_verbs_arrived(struct muster_verbs_path *path, uint16_t lowe
 {
     struct muster_verbs_link *link = path->link;
     uint64_t number = muster_bundle_number_of(&link->bundle, lowest_bits);
-    struct muster_verbs_in_frame twice = *in;
+    struct muster_verbs_in_frame duplicate = *in;
     switch (muster_bundle_arrive(&link->bundle, number)) {
     case MUSTER_BUNDLE_DUPLICATE:
-        free_frame(&twice); /* the path that carried it first was lost before its acknowledgement */
+        free_frame(
+            &duplicate); /* the path that carried it first was lost before its acknowledgement */
         return MUSTER_OK;
     case MUSTER_BUNDLE_TOO_FAR:
         return muster_error_set(MUSTER_INVALID, "a frame too far ahead of the missing one");

@@ -116,7 +116,8 @@ enum muster_bundle_arrival {
 };
 
 /* What a frame of this number would be. */
-enum muster_bundle_arrival muster_bundle_judge(const struct muster_bundle *bundle, uint64_t number);
+enum muster_bundle_arrival muster_bundle_classify(const struct muster_bundle *bundle,
+                                                  uint64_t number);
 
 /* A whole frame has arrived; a new one is noted. A duplicate makes an acknowledgement due: the peer
  * does not know that the frame has arrived. */

@@ -8,7 +8,7 @@
 void *muster_bundle_open_end(const struct muster_pending_connection *pending,
                              const struct muster_link *link)
 {
-    bool here = link->state == MUSTER_LINK_OPEN && link->transport == pending->all;
+    bool here = link->state == MUSTER_LINK_OPEN && link->transport == pending->pending_list;
     return here ? link->end : NULL;
 }
 

@@ -29,7 +29,7 @@ void *muster_pending_create(struct muster_pending_connections *pending_list, siz
         close(watch->fd);
         return NULL;
     }
-    pending->all = pending_list;
+    pending->pending_list = pending_list;
     pending->watch = *watch;
     pending->watch.ready = pending_list->ops->connection.ready;
     pending->phase = phase;
@@ -46,8 +46,8 @@ void *muster_pending_create(struct muster_pending_connections *pending_list, siz
 
 static void leave_phase(const struct muster_pending_connection *pending)
 {
-    pending->all->hello_count -= pending->phase == MUSTER_PHASE_HELLO;
-    pending->all->parked_count -= pending->phase == MUSTER_PHASE_PARKED;
+    pending->pending_list->hello_count -= pending->phase == MUSTER_PHASE_HELLO;
+    pending->pending_list->parked_count -= pending->phase == MUSTER_PHASE_PARKED;
 }
 
 bool muster_pending_is_closed(const struct muster_pending_connection *pending)
@@ -62,7 +62,7 @@ void muster_pending_remove(struct muster_pending_connection *pending)
         return;
     }
     leave_phase(pending);
-    DL_DELETE(pending->all->list, pending);
+    DL_DELETE(pending->pending_list->list, pending);
     pending->phase = MUSTER_PHASE_OPEN;
     pending->deadline_ns = MUSTER_NEVER;
 }
@@ -78,7 +78,7 @@ void muster_pending_refuse_because(struct muster_pending_connection *pending,
                                    enum muster_rejection kind, const char *why)
 {
     char from[MUSTER_ADDRESS_SIZE];
-    struct muster_pending_connections *pending_list = pending->all;
+    struct muster_pending_connections *pending_list = pending->pending_list;
     muster_address_print_as(pending_list->ops->name, &pending->remote, from);
     muster_rejections_note(&pending_list->rejections, kind, from, why, muster_clock_ns());
     pending_list->fabric->figures.connections_rejected++;
@@ -108,7 +108,7 @@ int muster_pending_count_received(ssize_t got, uint32_t size_bytes, uint32_t *ha
 void muster_pending_refuse_with(struct muster_pending_connection *pending,
                                 enum muster_verdict verdict, enum muster_rejection kind)
 {
-    (void)pending->all->ops->connection.answer(pending, verdict); /* a courtesy */
+    (void)pending->pending_list->ops->connection.answer(pending, verdict); /* a courtesy */
     muster_pending_refuse(pending, kind);
 }
 
@@ -117,7 +117,7 @@ void muster_pending_refuse_with(struct muster_pending_connection *pending,
 static bool is_parked_already(const struct muster_pending_connection *pending)
 {
     const struct muster_pending_connection *each = NULL;
-    DL_FOREACH(pending->all->list, each)
+    DL_FOREACH(pending->pending_list->list, each)
     {
         if (each->phase == MUSTER_PHASE_PARKED && pending->hello.ticket != 0 &&
             each->hello.ticket == pending->hello.ticket &&
@@ -132,7 +132,7 @@ static bool is_parked_already(const struct muster_pending_connection *pending)
 /* Parks the connection and answers "wait", so that the peer knows that it has found this member. */
 static void park(struct muster_pending_connection *pending)
 {
-    struct muster_pending_connections *pending_list = pending->all;
+    struct muster_pending_connections *pending_list = pending->pending_list;
     if (pending->phase == MUSTER_PHASE_PARKED) {
         return;
     }
@@ -157,7 +157,7 @@ static void park(struct muster_pending_connection *pending)
 /* Once the link token is known, it is compared before the answer reveals anything else. */
 static void check_hello(struct muster_pending_connection *pending)
 {
-    struct muster_pending_connections *pending_list = pending->all;
+    struct muster_pending_connections *pending_list = pending->pending_list;
     struct muster_fabric *fabric = pending_list->fabric;
     const struct muster_hello *hello = &pending->hello;
     bool for_us = strcmp(hello->to, fabric->member) == 0;
@@ -247,8 +247,8 @@ static enum muster_verdict verdict_for(struct muster_pending_connections *pendin
 
 bool muster_pending_claim_link(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    const struct muster_transport *ops = pending->all->ops;
-    enum muster_verdict verdict = verdict_for(pending->all, link);
+    const struct muster_transport *ops = pending->pending_list->ops;
+    enum muster_verdict verdict = verdict_for(pending->pending_list, link);
     if (verdict != MUSTER_WELCOME) {
         (void)ops->connection.answer(pending, verdict);
         ops->connection.close(pending);
@@ -264,7 +264,7 @@ void muster_pending_answer_failed(struct muster_pending_connection *pending,
                                   struct muster_link *link)
 {
     struct muster_dialler *end = link->end;
-    pending->all->ops->connection.close(pending);
+    pending->pending_list->ops->connection.close(pending);
     end->redial_ns = muster_clock_ns();
 }
 
@@ -283,7 +283,7 @@ void muster_pending_handle_refusal(struct muster_pending_connection *pending,
 {
     switch (verdict) {
     case MUSTER_REFUSED_CROSSED:
-        pending->all->ops->connection.close(pending);
+        pending->pending_list->ops->connection.close(pending);
         muster_dialler_crossed(link->end);
         break;
     case MUSTER_REFUSED_VERSION:
@@ -300,7 +300,7 @@ void muster_pending_handle_refusal(struct muster_pending_connection *pending,
 void muster_pending_handle_close(struct muster_pending_connection *pending,
                                  struct muster_link *link)
 {
-    pending->all->ops->connection.close(pending);
+    pending->pending_list->ops->connection.close(pending);
     if (!muster_dialler_retry(link->end)) {
         muster_link_try_next(link, "it closes the connection without an answer");
     }
@@ -444,7 +444,7 @@ static void time_out(struct muster_pending_connection *pending)
     } else if (pending->phase == MUSTER_PHASE_PARKED) {
         muster_pending_refuse(pending, MUSTER_REJECTED_NO_GENERATION);
     } else {
-        pending->all->ops->connection.timed_out(pending);
+        pending->pending_list->ops->connection.timed_out(pending);
     }
 }
 

@@ -52,13 +52,13 @@ enum muster_phase {
 /* One connection: the first member of the transport's record. */
 struct muster_pending_connection {
     struct muster_watch watch; /* first: the record is found by it */
-    struct muster_pending_connections *all;
+    struct muster_pending_connections *pending_list;
     enum muster_phase phase;
     int64_t deadline_ns;
     bool extended;                                 /* the deadline has been extended, see timers */
     struct muster_socket_address remote;           /* of an accepted one; size 0: dialled */
     struct muster_hello hello;                     /* once it has arrived */
-    struct muster_pending_connection *prev, *next; /* in all->list, unless OPEN */
+    struct muster_pending_connection *prev, *next; /* in pending_list->list, unless OPEN */
 };
 
 /* A listening descriptor. */

@@ -232,7 +232,7 @@ static void arrive(struct end *end, const struct item *item)
     if (world.devices) {
         assert_int_equal(muster_bundle_number_of(bundle, (uint16_t)number), number);
     }
-    enum muster_bundle_arrival arrival = muster_bundle_judge(bundle, number);
+    enum muster_bundle_arrival arrival = muster_bundle_classify(bundle, number);
     assert_int_equal(muster_bundle_arrive(bundle, number), arrival);
     assert_int_not_equal(arrival, MUSTER_BUNDLE_TOO_FAR);
     met.ahead += number > bundle->next_in;
@@ -324,7 +324,7 @@ static void notice(struct end *end, uint32_t path)
     end->open[path] = false;
     end->room_until = end->bundle.next_in + MUSTER_BUNDLE_AHEAD_MAX;
     for (uint64_t number = end->bundle.next_in; number < end->room_until; number++) {
-        if (muster_bundle_judge(&end->bundle, number) == MUSTER_BUNDLE_DUPLICATE) {
+        if (muster_bundle_classify(&end->bundle, number) == MUSTER_BUNDLE_DUPLICATE) {
             free_room(end, number);
         }
     }
