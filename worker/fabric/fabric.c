@@ -1,4 +1,4 @@
-/* The fabric: creation and destruction, generations, what its user asks of links. */
+/* The fabric: creation and destruction, generations, and what users can find out about links. */
 #include "worker/fabric/fabric.h"
 
 #include "worker/base/cleanup.h"
@@ -123,6 +123,9 @@ static void send_goodbyes(struct muster_fabric *fabric, uint32_t linger_ms)
     }
 }
 
+/* This thread is the leader until the end. Goodbyes are sent first; then links are closed before
+ * the transports that they use, and progress is stopped last, because transports retire descriptors
+ * with it. */
 void muster_fabric_destroy(struct muster_fabric *fabric, uint32_t linger_ms)
 {
     if (fabric == NULL) {

@@ -82,7 +82,7 @@ struct muster_transfer {
     enum muster_direction direction;
     uint32_t peer;       /* global rank in key.generation */
     void *data;          /* SEND: read from here; RECEIVE: written here, unless consume is set */
-    uint64_t size_bytes; /* alike at both members; a message of 0 bytes is sent, too */
+    uint64_t size_bytes; /* the same at both members; a message of 0 bytes is sent, too */
     muster_consume_function consume; /* RECEIVE: is passed the pieces instead of data; or NULL */
     uint32_t element_size_bytes;     /* pieces are multiples of it; 1 or more */
     muster_done_function done;       /* or NULL */

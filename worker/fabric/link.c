@@ -251,7 +251,8 @@ muster_status muster_transfer_check(const struct muster_link *link,
     return MUSTER_OK;
 }
 
-/* On all links, since the operation may have transfers with other peers. */
+/* Ends the operation's transfers on all links, not only on this one: it may have transfers with
+ * other peers. */
 void muster_link_aborted(struct muster_link *link, const struct muster_operation_id *operation,
                          const char *reason)
 {

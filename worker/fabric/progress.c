@@ -38,8 +38,8 @@ struct muster_waiter {
 
 void muster_fabric_wake(struct muster_fabric *fabric)
 {
-    /* Either the leader sees `woken` before it sleeps, or this sees `sleeping`: both are stored
-     * before the other one is read. */
+    /* Either the leader sees `woken` before it sleeps, or this thread sees `sleeping`: each stores
+     * its own flag before it loads the other one. */
     if (atomic_exchange(&fabric->woken, true) || !atomic_load(&fabric->sleeping)) {
         return;
     }
@@ -101,7 +101,7 @@ void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watc
     if (watch->retired) {
         return;
     }
-    /* Closing alone does not remove it while another process, a child of fork(), has the open file.
+    /* close() does not remove the descriptor from epoll while a child of fork() has it open, too.
      */
     (void)epoll_ctl(fabric->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
     close(watch->fd);
@@ -121,7 +121,7 @@ static void reap(struct muster_fabric *fabric)
     struct muster_link **place = &fabric->retired_links;
     while (*place != NULL) {
         struct muster_link *link = *place;
-        if (link->marked) { /* it is still in the list of marked links */
+        if (link->marked) { /* its record is in the list of marked links, so it is freed later */
             place = &link->next;
             continue;
         }
@@ -250,7 +250,7 @@ static bool poll_memory(const struct muster_fabric *fabric)
     return false;
 }
 
-/* Some 100 ns to 1 us. */
+/* Takes between 100 ns and 1 us. */
 static void relax(void)
 {
     for (int i = 0; i < RELAXES; i++) {
@@ -258,9 +258,9 @@ static void relax(void)
     }
 }
 
-/* Polls memory and descriptors without the lock, as the spin policy says, and yields in between.
- * True if there is work; *ret_count events may have been taken from epoll then. The policy gets
- * the length of each yield, and whether the wait ended before its sleep. */
+/* Polls memory and descriptors without the lock, for as long as the spin policy allows, and yields
+ * in between. True if there is work; *ret_count is then the number of events taken from epoll.
+ * Tells the policy how long each yield took, and whether polling found work before the sleep. */
 static bool spin(struct muster_fabric *fabric, bool moves, int64_t until_ns,
                  struct epoll_event *events, int *ret_count)
 {
@@ -300,7 +300,7 @@ static bool spin(struct muster_fabric *fabric, bool moves, int64_t until_ns,
     return found;
 }
 
-/* Sleeps until there is an event, at most for this time; negative: without limit. */
+/* Sleeps until there is an event, at most left_ns; negative: without limit. */
 static int sleep_for(const struct muster_fabric *fabric, int64_t left_ns,
                      struct epoll_event *events)
 {
@@ -432,7 +432,8 @@ static void send_signatures(struct muster_fabric *fabric,
     }
 }
 
-/* After SIGNATURES_DELAY_NS, and again after twice the time. Returns when to be called again. */
+/* Sends signatures after SIGNATURES_DELAY_NS, and again after twice the time. Returns when to be
+ * called again. */
 static int64_t send_signatures_when_due(struct muster_fabric *fabric, struct muster_waiter *waiter,
                                         int64_t now_ns)
 {
@@ -450,6 +451,8 @@ static int64_t send_signatures_when_due(struct muster_fabric *fabric, struct mus
     return waiter->signatures_due_ns;
 }
 
+/* Waits as a follower while another thread is the leader, and drives progress as the leader
+ * otherwise. The conditions are checked again after each turn and each wake-up. */
 static muster_status wait_locked(struct muster_fabric *fabric, struct muster_waiter *waiter,
                                  int64_t deadline_ns)
 {
@@ -509,7 +512,7 @@ muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
 
 static void wake_free(struct muster_watch *watch)
 {
-    (void)watch; /* it lies in the fabric */
+    (void)watch; /* the record is a part of the fabric */
 }
 
 muster_status muster_progress_init(struct muster_fabric *fabric)

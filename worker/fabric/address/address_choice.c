@@ -109,7 +109,7 @@ static bool parse_bits(const char *text, uint32_t most, uint32_t *ret_bits)
     return true;
 }
 
-/* Changes the text: ends it at the slash. */
+/* Writes into the text: replaces the slash by a terminator. */
 static muster_status parse_item(char *text, struct item *ret_item)
 {
     char *slash = strchr(text, '/');
@@ -256,6 +256,8 @@ static muster_status no_address(const struct muster_host_addresses *here, const 
                             here->count > 0 ? there : "none");
 }
 
+/* Goes through the classes of addresses, best first, and in each through the addresses in the order
+ * of the host. */
 muster_status muster_addresses_choose(const struct muster_host_addresses *here,
                                       const char *interfaces, const char *first, uint32_t most,
                                       uint32_t *ret_chosen, uint32_t *ret_count)
@@ -359,6 +361,8 @@ static bool next_candidate(struct candidate *all, uint32_t count, enum distance 
     return true;
 }
 
+/* First finds the distance of each address, then writes the addresses by distance; addresses at one
+ * distance alternate between the families. */
 uint32_t muster_addresses_order(const struct muster_host_addresses *here,
                                 const struct muster_peer *peer, bool same_host,
                                 uint32_t ret_order[MUSTER_ADDRESSES_MAX])

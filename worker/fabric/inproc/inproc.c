@@ -264,9 +264,9 @@ static void receive_message(struct muster_link *link, struct muster_inproc_side 
     }
 }
 
-/* Finds the receive of a send that was in the inbox; without one it is kept as unexpected, or
- * dropped. The pair is locked on entry, not on return. Only the leader takes sends out of the
- * inbox. */
+/* Matches a send from the inbox: receives it if its receive is posted; otherwise stores it as
+ * unexpected, or drops it if it is stale. The pair is locked on entry, not on return. Only the
+ * leader takes sends out of the inbox. */
 static void match_send(struct muster_link *link, struct muster_inproc_side *side,
                        struct muster_transfer *send)
 {

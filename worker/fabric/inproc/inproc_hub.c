@@ -69,6 +69,8 @@ void muster_inproc_stop(void *transport)
     free(self);
 }
 
+/* Opening a link takes the locks of hub and pair, so each link is opened after the search has
+ * released them, and the search begins again. */
 void muster_inproc_accept_links(struct muster_inproc *self)
 {
     const char *member = self->fabric->member;
@@ -147,7 +149,8 @@ static struct muster_inproc_pair *make_pair(const char *mine, const char *theirs
     return pair;
 }
 
-/* The pair that the peer has created; or creates one and wakes the peer. The hub is locked. */
+/* Returns the pair that the peer has created; if there is none, creates it and wakes the peer. The
+ * hub is locked. */
 static struct muster_inproc_pair *join_pair(struct muster_link *link, int *ret_index)
 {
     struct muster_inproc *self = link->transport;
@@ -168,6 +171,8 @@ static struct muster_inproc_pair *join_pair(struct muster_link *link, int *ret_i
     return pair;
 }
 
+/* Joins the pair with the hub locked, so that two fabrics which open the link at the same time get
+ * one pair. */
 void muster_inproc_open(struct muster_link *link)
 {
     struct muster_inproc *self = link->transport;
@@ -213,6 +218,8 @@ static void free_pair(struct muster_inproc_pair *pair)
     free(pair);
 }
 
+/* First takes back this end's sends, wherever they are in the pair; then leaves the pair. The end
+ * that leaves last frees the pair. */
 void muster_inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct muster_inproc_side *side = link->end;
@@ -223,6 +230,8 @@ void muster_inproc_close(struct muster_link *link, struct muster_transfer_list *
     muster_transfer_list_splice(&theirs->inbox, ret_sends);
     muster_transfer_table_splice(&theirs->unexpected, ret_sends);
     muster_transfer_list_splice(&mine->sent, ret_sends);
+    /* A send of the peer that was being received returns to the inbox, where the peer's withdraw
+     * and close find it. */
     if (mine->receiving != NULL && theirs->being_read != NULL) {
         muster_transfer_list_append(&mine->inbox, theirs->being_read);
         theirs->being_read = NULL;

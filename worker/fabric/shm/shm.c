@@ -16,7 +16,7 @@ static void shm_read_environment(muster_options *options)
     options->shared_memory = muster_option_read_switch("MUSTER_SHARED_MEMORY", 1);
 }
 
-/* The only option is whether it is used. */
+/* The only option is whether shared memory is used. */
 static muster_status shm_parse(const muster_options *options, bool *used, void **ret_settings)
 {
     (void)ret_settings;
@@ -66,7 +66,7 @@ static bool is_open(const struct muster_shm_link *end)
     return end->path != NULL && end->path->pending.phase == MUSTER_PHASE_OPEN;
 }
 
-/* Of generations before this one. */
+/* Closes the descriptors of generations before this one. */
 static void drop_descriptors(struct muster_shm_link *end, uint64_t generation)
 {
     uint32_t count = 0;
@@ -93,7 +93,8 @@ static void shm_begin_generation(void *transport)
 
 /* Polling ------------------------------------------------------------------------------------- */
 
-/* With or without the lock: posting threads write only what is atomic; the rest is the leader's. */
+/* Called with or without the lock: what posting threads write is atomic, and only the leader
+ * changes the rest. */
 static bool has_work(struct muster_shm_link *end)
 {
     uint64_t blocked = atomic_load_explicit(&end->blocked, memory_order_relaxed);

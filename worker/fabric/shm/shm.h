@@ -97,7 +97,7 @@ struct muster_shm_address {
     uint64_t network;
     char name[SHM_NAME_SIZE];
 };
-/* Of this process, without a name. False if /proc does not tell. */
+/* The address of this process, without a name. False if /proc cannot be read. */
 bool muster_shm_address_here(struct muster_shm_address *ret_address);
 void muster_shm_address_print(const struct muster_shm_address *address,
                               char ret_text[MUSTER_ADDRESS_SIZE]);
@@ -153,7 +153,7 @@ struct muster_shm_link {
     struct muster_outgoing next_out; /* a frame for which there was no room */
     bool has_next;
     bool parting;             /* goodbye is queued */
-    _Atomic uint64_t blocked; /* the ring had no room when the peer had read so many bytes */
+    _Atomic uint64_t blocked; /* the peer's count of read bytes when the ring had no room */
     struct muster_arrival arrival;
     struct muster_transfer *offered[SHM_OFFERS_MAX]; /* by slot */
     uint64_t tickets[SHM_OFFERS_MAX];

@@ -40,7 +40,7 @@ void muster_shm_path_close(struct muster_shm_path *path)
     muster_watch_retire(path->shm->pending_list.fabric, &path->pending.watch);
 }
 
-/* Takes the descriptor, also on failure. */
+/* Owns the descriptor from now on; NULL: out of memory, the descriptor is closed. */
 static struct muster_shm_path *make_path(struct muster_shm *shm, int fd, enum muster_phase phase)
 {
     const struct muster_watch watch = {.fd = fd, .events = EPOLLIN, .free = free_path};
@@ -82,7 +82,7 @@ static struct sockaddr_un socket_address(const char *name, socklen_t *ret_size)
     return address;
 }
 
-/* The peer's address for this host and network; false if it has none. */
+/* Finds the peer's address for this host and network name space. False: it has none. */
 static bool find_address(const struct muster_shm_link *link, struct muster_shm_address *ret_address)
 {
     const struct muster_peer *peer = &link->link->peer;
@@ -118,6 +118,8 @@ static bool send_hello(struct muster_shm_path *path)
     return muster_shm_packet_send(path->pending.watch.fd, &packet, passed);
 }
 
+/* Connects to the name in the peer's address and sends the hello with the descriptor of a new
+ * memory. Everything but a full backlog is final: the link tries its next transport. */
 void muster_shm_dial(struct muster_shm_link *link)
 {
     struct muster_shm_address address;
@@ -165,7 +167,7 @@ static void handle_answer(struct muster_shm_path *path, const struct muster_shm_
 {
     struct muster_link *link = path->link->link;
     if (packet->kind != SHM_ANSWER || packet->word > MUSTER_REFUSED_VERBS) {
-        muster_link_try_next(link, "it answers otherwise than a Muster peer");
+        muster_link_try_next(link, "its answer is not that of a Muster peer");
     } else if (packet->word == MUSTER_WELCOME) {
         confirm(path, packet);
     } else if (packet->word != MUSTER_WAIT) {
@@ -191,6 +193,8 @@ muster_shm_create_connection(struct muster_pending_connections *pending_list, in
     return path != NULL ? &path->pending : NULL;
 }
 
+/* This connection replaces the link's own attempt. The welcome carries this member's nonce; the
+ * link opens when the dialler confirms that it has found the nonce in the memory. */
 void muster_shm_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct muster_shm_path *path = (struct muster_shm_path *)pending;
@@ -235,7 +239,7 @@ static void handle_confirmation(struct muster_shm_path *path,
     if (packet->kind == SHM_CONFIRM) {
         open_path(path);
     } else {
-        muster_link_try_next(path->link->link, "it answers otherwise than a Muster peer");
+        muster_link_try_next(path->link->link, "its answer is not that of a Muster peer");
     }
 }
 

@@ -51,7 +51,7 @@ static bool read_process(const struct reading *reading, void *to)
            (ssize_t)reading->size;
 }
 
-/* Whether all that has been read so far is what was sent. */
+/* Whether the message is still offered: then all that has been read so far is what was sent. */
 static bool is_offered(const struct muster_shm_link *link, const struct muster_shm_offer *offer)
 {
     muster_ring_fence(); /* the data is read before the ticket */
@@ -103,6 +103,8 @@ static size_t piece_size(const struct muster_transfer *receive)
     return left < most ? (size_t)left : most;
 }
 
+/* Reads the next piece without the lock, then decides with the lock: the get continues after those
+ * of other messages, is complete, or has failed. */
 static void get_piece(struct muster_shm_link *link, struct muster_unexpected *get,
                       const struct muster_shm_offer *offer, struct muster_transfer *receive)
 {
@@ -128,11 +130,12 @@ static void get_piece(struct muster_shm_link *link, struct muster_unexpected *ge
     }
     receive->moved_bytes += reading.size;
     if (receive->moved_bytes < receive->size_bytes) {
-        DL_DELETE(link->match.gets, get); /* other messages have their turn */
+        DL_DELETE(link->match.gets, get); /* to the end of the list: others have their turn */
         DL_APPEND(link->match.gets, get);
     } else if (is_offered(link, offer) &&
                (reading.mapped != NULL || !muster_pending_is_closed(&link->path->pending))) {
-        /* The socket was asked because another process may have the PID of a dead peer. */
+        /* The socket shows that the peer still lives: another process may have the PID of a dead
+         * one. */
         muster_match_get_done(&link->match, get);
     } else {
         muster_match_get_failed(&link->match, get);
@@ -151,6 +154,8 @@ static bool receive_allocation(struct muster_shm_link *link, const struct muster
     return muster_shm_receive_packets(link->path);
 }
 
+/* After each yield the link is checked, because another thread may have closed it and opened it
+ * again. */
 bool muster_shm_get_offered(struct muster_shm_link *end)
 {
     struct muster_link *link = end->link;

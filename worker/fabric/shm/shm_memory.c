@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Each ring is mapped twice, one mapping behind the other, so that data that wraps is contiguous.
- */
+/* Each ring is mapped twice, the second mapping right after the first, so that data that wraps is
+ * contiguous. */
 static bool map_rings(unsigned char *base, int fd)
 {
     for (int i = 0; i < 4; i++) {

@@ -22,7 +22,7 @@ static size_t ring_bytes(uint32_t payload)
 
 /* Sending ------------------------------------------------------------------------------------ */
 
-/* Wakes the peer if it sleeps and waits for that. */
+/* Wakes the peer if it sleeps and waits for this change: for data or for room. */
 static void wake_peer(struct muster_shm_link *link, uint32_t what)
 {
     struct muster_shm_side *theirs = link->path->theirs;
@@ -132,7 +132,7 @@ static enum received receive_frame(struct muster_shm_link *end)
         return RECEIVED_NOTHING;
     }
     if (there == MUSTER_RING_BROKEN || there < sizeof header) {
-        return close_link(end, "the counts of its ring cannot be");
+        return close_link(end, "its ring has impossible counts");
     }
     const unsigned char *front = muster_ring_front(&end->in);
     memcpy(header, front, sizeof header);
@@ -140,7 +140,7 @@ static enum received receive_frame(struct muster_shm_link *end)
         return reject(end);
     }
     if (ring_bytes(frame.length) > there) {
-        return close_link(end, "the counts of its ring cannot be");
+        return close_link(end, "its ring has impossible counts");
     }
     if (muster_whole_frame_consume(&end->match, &end->arrival, &frame, front + MUSTER_FRAME_SIZE) !=
         MUSTER_OK) {
@@ -153,7 +153,8 @@ static enum received receive_frame(struct muster_shm_link *end)
     return frame.kind == MUSTER_FRAME_GOODBYE ? LINK_CLOSED : RECEIVED_FRAME;
 }
 
-/* Up to so many. LINK_CLOSED also if the link was closed while this thread let others in. */
+/* Receives up to `most` frames. LINK_CLOSED also if another thread has closed the link meanwhile.
+ */
 static enum received receive_frames(struct muster_shm_link *end, int most)
 {
     struct muster_link *link = end->link;

@@ -14,7 +14,7 @@ static struct muster_shm_link *link_of(const struct muster_match *match)
 
 /* Offering ----------------------------------------------------------------------------------- */
 
-/* Has the peer unmap allocations that have been freed. */
+/* Allocations that have been freed: makes the peer unmap them. */
 static void unshare_freed(struct muster_shm_link *link)
 {
     uint64_t freed = muster_allocation_freed_count();
@@ -74,6 +74,8 @@ void muster_shm_write_tickets(struct muster_shm_link *link)
     }
 }
 
+/* The offer gets a free slot and a new ticket. Data in memory of muster_alloc() is described by its
+ * allocation, if the peer can map it; other data by its address. */
 static uint32_t describe(struct muster_match *match, struct muster_transfer *transfer,
                          unsigned char ret_payload[MUSTER_OFFER_MAX])
 {

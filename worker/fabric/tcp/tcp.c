@@ -202,7 +202,7 @@ static bool is_dialling(const struct muster_link *link)
             return true;
         }
     }
-    return false; /* no hello is sent: the peer's attempt counts */
+    return false; /* no hello has been sent: the peer's connection is used */
 }
 
 static void timed_out(struct muster_pending_connection *pending)

@@ -1,11 +1,11 @@
 /*
  * Inside the TCP transport; README.md says which file does what. A path is one TCP connection.
  *
- * Either end of a link may dial; when both do, the attempt of the member with the smaller UUID
- * counts.
+ * Either end of a link may dial. If both do, the link uses the connection that the member with the
+ * smaller UUID has dialled.
  *
  * Threads: the fabric's lock. A path's record outlives its descriptor until no thread can see it
- * (muster_watch_retire()), so code that had given up the lock checks path->pending.watch.retired
+ * (muster_watch_retire()), so code that has released the lock checks path->pending.watch.retired
  * first.
  */
 #ifndef MUSTER_WORKER_FABRIC_TCP_TCP_H
@@ -22,8 +22,7 @@
 
 enum {
     /* Read by one system call between two frames: a whole eager message and its header. Staged
-     * bytes are copied once more; so behind a payload only a little more than the next header is
-     * staged. */
+     * bytes are copied once more; so after a payload little more than the next header is staged. */
     TCP_STAGING_BYTES = 20 * 1024,
     TCP_TAIL_BYTES = 4 * 1024,
     /* Send buffer of a connection within this host: what the kernel holds is still in the cache
@@ -128,7 +127,7 @@ struct muster_tcp {
 };
 
 /* tcp_path.c */
-/* Takes the descriptor, also on failure: NULL then. */
+/* Owns the descriptor from now on; NULL: out of memory, the descriptor is closed. */
 struct muster_tcp_path *muster_tcp_path_create(struct muster_tcp *tcp, int fd,
                                                enum muster_phase phase, uint32_t events);
 void muster_tcp_path_close(struct muster_tcp_path *path);
@@ -156,7 +155,7 @@ void muster_tcp_limit_send_buffer(int fd);
 void muster_tcp_disable_user_timeout(int fd);
 
 /* tcp_lose.c */
-/* A connection has ended: the link goes on with the others, or ends. */
+/* A connection has ended: the link continues with its other connections, or ends. */
 void muster_tcp_path_lost(struct muster_tcp_path *path, const char *what);
 /* Ends connections whose peer's kernel owes a sign and gives none. */
 void muster_tcp_check_silence(struct muster_tcp_link *end);

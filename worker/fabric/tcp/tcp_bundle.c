@@ -64,8 +64,8 @@ static size_t entry_bytes(const struct muster_tcp_window_entry *entry)
     return HEADER_SIZE + (size_t)entry->frame.size;
 }
 
-/* The frame outlives its transfer. The transfer must not wait for an acknowledgement, which the
- * peer may send late: once it has all its messages it may compute for long. */
+/* Copies the payload, because the frame outlives its transfer. The transfer must not wait for an
+ * acknowledgement: a peer that has all its messages may compute for long before it sends one. */
 static bool keep_copy(struct muster_tcp_window_entry *entry, const unsigned char *data)
 {
     if (entry->frame.size > 0) {
@@ -124,8 +124,8 @@ static void write_envelope(struct muster_tcp_bundle *bundle, uint64_t number,
     muster_bytes_put(envelope + AT_CHECKSUM, crc32(0, envelope, AT_CHECKSUM), 4);
 }
 
-/* Adds the bytes to the batch, except the first *skip ones; reduces *skip by what it has skipped.
- */
+/* Adds the bytes to the batch except the first *skip; subtracts from *skip the number of bytes
+ * skipped. */
 static void add_part(struct batch *batch, unsigned char *bytes, size_t size, size_t *skip)
 {
     size_t skipped = *skip < size ? *skip : size;
@@ -176,7 +176,7 @@ static bool has_room(const struct batch *batch)
     return batch->count < BATCH_MAX && batch->bytes < BATCH_BYTES;
 }
 
-/* In this order: the rest of a partly sent frame, since the stream must go on there;
+/* In this order: the rest of a partly sent frame, because the stream must continue with it;
  * acknowledgements; frames that wait for a path, lowest number first, since the peer needs them
  * first; new frames. */
 static void fill(struct batch *batch, struct muster_tcp_path *path)
@@ -232,9 +232,9 @@ static void complete_transfers(struct muster_tcp_link *link)
     }
 }
 
-/* An acknowledged frame that is partly sent: it arrived by another path. Its rest is still sent, or
- * the peer could not find the next frame in the stream; the path keeps it, so the window can move
- * on. */
+/* A partly sent frame has been acknowledged, since it arrived by another path. Its rest is still
+ * sent, or the peer could not find the next frame in the stream. The rest moves to the path, so
+ * that the frame can leave the window. */
 static void leave_acknowledged_rest(struct muster_tcp_link *link,
                                     struct muster_tcp_window_entry *entry)
 {
@@ -276,8 +276,8 @@ static size_t advance_entry(struct muster_tcp_window_entry *entry, size_t bytes)
     return bytes - taken;
 }
 
-/* The kernel has accepted this many bytes of the batch. Frames without any of them wait again, for
- * any path. */
+/* The kernel has accepted `bytes` bytes of the batch. Frames of which nothing was accepted wait
+ * again, for any path. */
 static void advance(struct batch *batch, struct muster_tcp_path *path, size_t bytes)
 {
     struct muster_tcp_link *link = path->link;
@@ -312,8 +312,9 @@ enum outcome {
     SENT_PATH_GONE, /* the path is closed, and perhaps the link */
 };
 
-/* Sends one batch on the path, without the lock. Accepted bytes are noted before a failure abandons
- * the path, so that each frame of the batch is either waiting or carried by then. */
+/* Sends one batch on the path, without the lock. Accepted bytes are recorded before a failure
+ * abandons the path, so that each frame of the batch is then either waiting or carried by a path.
+ */
 static enum outcome send_batch(struct muster_tcp_path *path)
 {
     struct muster_fabric *fabric = path->tcp->pending_list.fabric;
@@ -492,7 +493,8 @@ static muster_status deliver(struct muster_tcp_link *link,
     return status;
 }
 
-/* Delivering gives up the lock, so after each frame the path is checked: the link may be closed. */
+/* Delivering a frame releases the lock, and meanwhile the link may be closed. So the path is
+ * checked after each frame. */
 muster_status muster_tcp_bundle_receive_frame(struct muster_tcp_path *path)
 {
     struct muster_tcp_bundle *bundle = path->link->bundle;

@@ -58,7 +58,7 @@ void muster_tcp_bundle_withdraw(struct muster_tcp_link *link,
 void muster_tcp_bundle_abandon(struct muster_tcp_path *path);
 
 /* Receives an envelope and a header, which are in path->header. Sets path->arriving, or leaves it
- * NULL if no frame follows. MUSTER_INVALID: the peer breaks the rules. */
+ * NULL if no frame follows. MUSTER_INVALID: the peer violates the protocol. */
 MUSTER_CHECKED muster_status muster_tcp_bundle_receive_header(struct muster_tcp_path *path);
 /* The payload of path->arriving is complete. Delivers all frames that are in order now; the link
  * may be closed afterwards. */

@@ -79,8 +79,8 @@ static void read_hello(struct muster_tcp_path *path)
     muster_pending_check_hello(&path->pending, path->header);
 }
 
-/* Handles an event by the phase of the connection. An open one is read at once; what it sends, the
- * leader sends when it progresses the link. */
+/* Handles an event according to the phase of the connection. An open connection is read at once;
+ * bytes are sent later, when the leader progresses the link. */
 void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
 {
     struct muster_tcp_path *path = (struct muster_tcp_path *)watch;
@@ -96,7 +96,8 @@ void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
         return;
     case MUSTER_PHASE_PARKED:
         muster_pending_refuse(
-            &path->pending, MUSTER_REJECTED_SILENT); /* it has closed the connection, most likely */
+            &path->pending,
+            MUSTER_REJECTED_SILENT); /* most likely the peer has closed the connection */
         return;
     case MUSTER_PHASE_PROVING:
     case MUSTER_PHASE_OPEN:
@@ -164,7 +165,8 @@ static muster_status listen_within(struct muster_tcp *tcp,
     return MUSTER_OK;
 }
 
-/* Fails only if no address works: one may not be ready yet, or have no free port. */
+/* Fails only if listening fails at every address: a single address may not be ready yet, or have no
+ * free port. */
 static muster_status listen_everywhere(struct muster_tcp *tcp, const uint32_t *chosen,
                                        uint32_t count, const struct muster_tcp_ports *ports)
 {

@@ -103,7 +103,7 @@ static uint32_t count_pending(const struct muster_tcp_link *link)
     return count;
 }
 
-/* To the address of the first one. */
+/* Dials the missing connections of a bundle, at the address of the first one. */
 static void dial_further(struct muster_tcp_link *link)
 {
     uint32_t have = link->path_count + count_pending(link);
@@ -145,7 +145,7 @@ static void no_attempt_left(struct muster_tcp_link *link)
     lose(link, dialling->count > 0 ? dialling->failures : "it has no TCP address");
 }
 
-/* Dials the next address; those that fail at once are skipped. */
+/* Dials the next address at which connect() does not fail at once. */
 static void dial_next_address(struct muster_tcp_link *link)
 {
     struct muster_tcp_dialling *dialling = &link->dialling;
@@ -200,7 +200,7 @@ void muster_tcp_dial_due(struct muster_tcp_link *link)
     }
 }
 
-/* The attempt has failed. If it was to open the link, the next address is dialled. */
+/* The attempt has failed. If it was an attempt to open the link, dials the next address. */
 static void attempt_failed(struct muster_tcp_path *path, const char *what)
 {
     char address[MUSTER_ADDRESS_SIZE];
@@ -260,7 +260,7 @@ static void greeting_failed(struct muster_tcp_path *path, int error)
     if (path->tls != NULL && error != 0 && !muster_tls_is_disconnected(path->tls)) {
         dialling->refused = true;
     } else {
-        dialling->peer_closed = true; /* it may have dropped the connection for lack of room */
+        dialling->peer_closed = true; /* the peer may have too many pending connections */
     }
     attempt_failed(path, error == 0 ? "it closes the connection without an answer"
                                     : muster_tcp_path_error(path, error));
@@ -277,7 +277,7 @@ static void secure(struct muster_tcp_path *path)
     case TCP_TLS_PLAIN:
         if (path->tls != NULL) {
             muster_tls_channel_destroy(TAKE(path->tls));
-            await_answer(path); /* it is a refusal */
+            await_answer(path); /* the plain answer is a refusal */
         } else {
             send_hello(path);
         }
@@ -307,8 +307,8 @@ void muster_tcp_connected(struct muster_tcp_path *path)
     }
 }
 
-/* The peer dials this member, or has accepted another attempt. Attempts whose hello is sent are
- * kept: the accepted one is among them. */
+/* The answer is "crossed": the peer dials this member, or has accepted another attempt. Attempts
+ * whose hello has been sent are kept, because the accepted one is among them. */
 static void cross_attempts(struct muster_tcp_path *path)
 {
     struct muster_tcp_link *link = path->link;
@@ -358,8 +358,8 @@ static void handle_verdict(struct muster_tcp_path *path, enum muster_verdict ver
     }
 }
 
-/* The answer for one more connection of a bundle. There may be no room if the peer, against the
- * rules, has dialled some, too. */
+/* The answer for one more connection of a bundle. There is no room for it if the peer has dialled
+ * connections, too, which violates the protocol. */
 static void handle_further_verdict(struct muster_tcp_path *path, enum muster_verdict verdict)
 {
     struct muster_tcp_link *link = path->link;
@@ -371,7 +371,7 @@ static void handle_further_verdict(struct muster_tcp_path *path, enum muster_ver
     }
 }
 
-/* True: the peer says "wait", and its answer may follow at once. */
+/* True: the answer is "wait", and another answer may follow at once. */
 static bool read_one_answer(struct muster_tcp_path *path)
 {
     int got = muster_tcp_read_greeting(path, MUSTER_ANSWER_SIZE);

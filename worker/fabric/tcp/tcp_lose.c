@@ -1,4 +1,4 @@
-/* Lost connections, also those whose peer is silent: what becomes of the link. */
+/* Handles lost connections, and detects those whose peer is silent. */
 #include "worker/fabric/tcp/tcp.h"
 
 #include <errno.h>

@@ -82,7 +82,8 @@ static void remove_frame(struct muster_tcp_path *path, uint32_t index)
             (path->frame_count - index) * sizeof path->frames[0]);
 }
 
-/* The first frame that is not accepted has sent some of these bytes; returns the others. */
+/* Counts accepted bytes for the first frame that is not wholly accepted; returns how many are left
+ * for the next frames. */
 static size_t advance_frame(struct muster_tcp_path *path, size_t bytes)
 {
     struct muster_tcp_sent_frame *out = &path->frames[path->accepted_count];
@@ -93,8 +94,8 @@ static size_t advance_frame(struct muster_tcp_path *path, size_t bytes)
     return bytes - taken;
 }
 
-/* A transfer completes when the kernel has accepted its bytes. Bytes that are only encrypted wait
- * in the TLS channel, and nothing would send them while the caller computes. */
+/* A transfer completes when the kernel has accepted its bytes. Encrypted bytes that still wait in
+ * the TLS channel do not count: nothing would send them while the caller computes. */
 static void complete_accepted(struct muster_tcp_path *path)
 {
     while (path->accepted_count > 0 && !muster_tls_has_backlog(path->tls)) {
@@ -120,8 +121,8 @@ static void advance(struct muster_tcp_path *path, size_t bytes)
     complete_accepted(path);
 }
 
-/* Control frames may be queued while others are written without the lock: so the path writes from a
- * queue of its own, which is exchanged for the matching's when it is empty. */
+/* Control frames may be queued while the path writes others without the lock. So the path writes
+ * from a queue of its own; when that is empty, it is exchanged for the matching's queue. */
 static void swap_control(struct muster_tcp_path *path)
 {
     if (path->control.start == path->control.end) {
@@ -194,8 +195,9 @@ void muster_tcp_flush(struct muster_tcp_path *path)
     }
 }
 
-/* Removes the operation's frames from the path, last first. Those of which nothing was sent are
- * dropped. A partly sent one goes on from a copy. Accepted ones only forget their transfer. */
+/* Removes the operation's frames from the path, last first. A frame of which nothing was sent is
+ * dropped. The rest of a partly sent frame is sent from a copy. An accepted frame only forgets its
+ * transfer. */
 void muster_tcp_send_withdraw(struct muster_tcp_path *path,
                               const struct muster_operation_id *operation)
 {

@@ -40,7 +40,7 @@ muster_status muster_tcp_parse(const muster_options *options, bool *used, void *
         muster_tcp_free_settings(settings);
         return status;
     }
-    *used = true; /* it is the fallback of the other transports */
+    *used = true; /* links fall back to TCP, whatever the options are */
     *ret_settings = settings;
     return MUSTER_OK;
 }

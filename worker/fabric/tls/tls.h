@@ -8,7 +8,7 @@
  * the channel accepts no more bytes, so it holds TLS_OUT_BYTES at most.
  *
  * Threads: one at a time: the leader, also without the fabric's lock, or a thread for which the
- * leader has settled.
+ * leader pauses (muster_fabric_quiesce()).
  */
 #ifndef MUSTER_WORKER_FABRIC_TLS_TLS_H
 #define MUSTER_WORKER_FABRIC_TLS_TLS_H

@@ -119,7 +119,8 @@ static muster_status read_certificates(struct tls_file file, int most,
     return status;
 }
 
-/* A worker has nobody to ask for a pass phrase: notes that the key needs one. */
+/* OpenSSL calls this for an encrypted key. A worker cannot prompt for the pass phrase: this only
+ * records that the key needs one. */
 static int refuse_phrase(char *phrase, int size, int writing, void *requested)
 {
     (void)writing;
@@ -139,7 +140,7 @@ static muster_status read_key(struct tls_file file, EVP_PKEY **ret_key)
     BIO_free(bytes);
     if (key == NULL) {
         muster_status status =
-            file_error(file, requested ? "it is encrypted, and a worker asks nobody "
+            file_error(file, requested ? "it is encrypted, and a worker cannot prompt "
                                          "for the pass phrase"
                                        : "no private key in PEM form");
         ERR_clear_error();

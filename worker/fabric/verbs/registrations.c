@@ -87,7 +87,7 @@ struct muster_registrations *muster_registrations_create(const struct muster_reg
     return registrations;
 }
 
-/* Takes it out of the index, so that it is not found again. */
+/* Removes the registration from the index, so that it is not found again. */
 static void unlink_from_block(struct muster_registrations *registrations,
                               struct muster_registration *entry)
 {
@@ -129,7 +129,7 @@ void muster_registrations_destroy(struct muster_registrations *registrations)
     free(registrations);
 }
 
-/* Its memory has changed, or may change soon. */
+/* The registration's memory has changed, or may change soon. */
 static void invalidate(struct muster_registrations *registrations,
                        struct muster_registration *entry)
 {
@@ -140,7 +140,7 @@ static void invalidate(struct muster_registrations *registrations,
     }
 }
 
-/* Those in the block that overlap [begin, end). The block may be freed. */
+/* Invalidates the registrations of the block that overlap [begin, end). May free the block. */
 static void invalidate_in_block(struct muster_registrations *registrations, struct block *block,
                                 enum kind kind, uintptr_t begin, uintptr_t end)
 {
@@ -162,8 +162,8 @@ static struct block *find_block(const struct muster_registrations *registrations
     return block;
 }
 
-/* Memory of neither muster_alloc() nor a GPU. Visits each block of the range, or all blocks that
- * exist, whichever are fewer. */
+/* Invalidates registrations of host memory that is not of muster_alloc(). Visits each block of the
+ * range, or all blocks that exist, whichever are fewer. */
 static void invalidate_range(struct muster_registrations *registrations, enum kind kind,
                              uintptr_t begin, uintptr_t end)
 {
@@ -222,7 +222,8 @@ static void invalidate_freed_gpu(struct muster_registrations *registrations,
     }
 }
 
-/* False if it is unknown at the moment what was unmapped. */
+/* Invalidates registrations of unmapped memory. False: the unmapped ranges are unknown at the
+ * moment. */
 static bool invalidate_unmapped(struct muster_registrations *registrations)
 {
     struct muster_unmap_report report = {.more = true};
@@ -372,7 +373,7 @@ static struct muster_registration *add(struct muster_registrations *registration
     }
     entry->handle =
         make_room(registrations, size_bytes) ? register_with_device(registrations, request) : NULL;
-    /* Not before: eviction may free the block. */
+    /* Only now: the eviction before may have freed the block. */
     entry->block = entry->handle == NULL ? NULL : find_or_make_block(registrations, request->key);
     if (entry->block == NULL) {
         if (entry->handle != NULL) {
@@ -395,16 +396,16 @@ static struct muster_registration *add(struct muster_registrations *registration
     return entry;
 }
 
-/* The bytes may reach beyond the allocation in which they begin, where several are mapped in a row.
- */
+/* Whether the bytes are within one allocation: where several are mapped in a row, they may reach
+ * into the next one. */
 static bool is_contained(const struct request *request)
 {
     return request->begin <= request->data && request->data_end <= request->end;
 }
 
 /* What has changed is invalidated before the search: freed allocations, and unmapped ranges for
- * memory that could be watched. GPU memory is checked only before a registration, since that asks
- * the driver. */
+ * memory that could be watched. GPU memory is checked only before a registration, because the check
+ * calls the driver. */
 struct muster_registration *muster_registrations_hold(struct muster_registrations *registrations,
                                                       const void *data, size_t size_bytes,
                                                       struct muster_usable_range usable,

@@ -143,7 +143,7 @@ static void close_paths(struct muster_verbs_link *end)
     }
 }
 
-/* No device reads their memory any more. */
+/* No device reads the memory of these sends any more. */
 static void return_sends(struct muster_verbs *verbs, struct muster_transfer_list *sends,
                          struct muster_transfer_list *ret_sends)
 {
@@ -153,7 +153,7 @@ static void return_sends(struct muster_verbs *verbs, struct muster_transfer_list
     muster_transfer_list_splice(sends, ret_sends);
 }
 
-/* Over TCP, since what the queue pairs have not sent yet is lost with them. */
+/* Announces it over TCP, because sends that are still in the queue pairs are lost with them. */
 static void announce_leaving(const struct muster_verbs_link *end)
 {
     for (uint32_t i = 0; i < end->path_end; i++) {

@@ -72,7 +72,8 @@ static void path_missing(struct muster_verbs_link *link)
     muster_bundle_path_missing(&link->opening, &link->dialler, muster_verbs_count_usable(link));
 }
 
-/* The path cannot be opened. False: the link is closed now. */
+/* The path cannot be opened: closes it, and the link tries another transport if this path was to
+ * open it. False: the link is closed now. */
 static bool drop_path(struct muster_verbs_path *path, const char *what)
 {
     struct muster_verbs_link *link = path->link;
@@ -94,8 +95,9 @@ static bool drop_path(struct muster_verbs_path *path, const char *what)
     return true;
 }
 
-/* For the user to know: this member, not only this pair, lacks something. Once in a row as a
- * warning. */
+/* Tells the user that this member cannot have RDMA links or paths, and why: the fault is not one of
+ * this pair only. A missing link is a warning. A missing further path is a warning once; later ones
+ * are logged at level debug, until the link loses a path. */
 static void log_unavailable(struct muster_verbs_link *link)
 {
     bool again = !is_opening(link) && link->warned;
@@ -143,7 +145,7 @@ static muster_status connect_path(struct muster_verbs_path *path)
     if (!path->dialler) {
         if (!muster_verbs_answer(&path->pending,
                                  status == MUSTER_OK ? MUSTER_WELCOME : MUSTER_REFUSED_VERBS)) {
-            return muster_error_set(MUSTER_INVALID, "it hangs up");
+            return muster_error_set(MUSTER_INVALID, "it closed the connection");
         }
     } else if (status == MUSTER_OK) {
         muster_verbs_send_proof(path);
@@ -214,8 +216,8 @@ static const char *find_address(const struct muster_verbs_link *link, uint32_t p
     return found[count > 0 ? place % count : 0];
 }
 
-/* Not if the port is down: the kernel would try to resolve the peer for a second, in which the
- * fabric makes no progress. */
+/* Does not dial if the port is down: the kernel would then try for a second to resolve the peer,
+ * and the fabric would make no progress meanwhile. */
 static struct muster_verbs_path *dial_path(struct muster_verbs_link *link, uint32_t place)
 {
     struct muster_socket_address remote;
@@ -321,7 +323,7 @@ static void handle_answer(struct muster_verbs_path *path)
 {
     enum muster_verdict verdict;
     if (muster_answer_decode(path->bytes, &verdict) != MUSTER_OK) {
-        (void)drop_path(path, "it answers otherwise than a Muster peer");
+        (void)drop_path(path, "its answer is not that of a Muster peer");
     } else if (verdict == MUSTER_WAIT) {
         path->have = 0;
     } else if (verdict != MUSTER_WELCOME && is_opening(path->link)) {
@@ -348,7 +350,7 @@ static void read_answer(struct muster_verbs_path *path)
 
 /* Accepting ---------------------------------------------------------------------------------- */
 
-/* Refuses at once, or answers when the queue pair is connected. */
+/* Accepts a path: refuses it at once, or answers later, when the queue pair is connected. */
 static void accept_path(struct muster_verbs_path *path, struct muster_verbs_link *link,
                         uint32_t place)
 {
@@ -456,7 +458,8 @@ void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events)
         break;
     case MUSTER_PHASE_PARKED:
         muster_pending_refuse(
-            &path->pending, MUSTER_REJECTED_SILENT); /* it has closed the connection, most likely */
+            &path->pending,
+            MUSTER_REJECTED_SILENT); /* most likely the peer has closed the connection */
         break;
     case MUSTER_PHASE_PROVING:
     case MUSTER_PHASE_OPEN:

@@ -12,9 +12,8 @@ enum { ROUNDS_MAX = 8 }; /* polls before links have their turn */
 
 /* Completions ---------------------------------------------------------------------------------- */
 
-/* Something has arrived in the receive slot: returned credits with every send, and perhaps a proof
- * or a frame. A frame in a segment has used up a receive slot, too, which is posted again at once.
- */
+/* A send of the peer has arrived. It always returns credits, and may be a frame, or the proof. A
+ * frame in a segment has also used a receive slot, which is posted again at once. */
 static muster_status handle_receive(struct muster_verbs_path *path, const struct ibv_wc *completion,
                                     uint32_t slot)
 {
@@ -79,8 +78,7 @@ static void handle_completion(struct muster_verbs *verbs, const struct ibv_wc *c
         path->credit_sends--;
     } else if (handle_receive(path, completion, slot) != MUSTER_OK) {
         char what[MUSTER_REASON_SIZE];
-        (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
-                       muster_last_error());
+        (void)snprintf(what, sizeof what, "it violates the protocol: %.160s", muster_last_error());
         muster_verbs_note_failure(path, what);
     }
     muster_link_mark(path->link->link);
@@ -145,7 +143,7 @@ static void completion_ready(struct muster_watch *watch, uint32_t events)
     }
 }
 
-/* pair: NULL: all paths of the device. */
+/* Fails the paths of this queue pair; all paths of the device if `pair` is NULL. */
 static void fail_paths(struct muster_verbs *verbs, const struct muster_verbs_device *device,
                        const struct ibv_qp *pair, const char *what)
 {

@@ -1,5 +1,5 @@
-/* Paths that fail: their device is drained, their frames wait for the other paths, and the link
- * goes on, or ends with its last path. */
+/* Paths that fail: the queue pair is drained, its frames wait for other paths, and the link
+ * continues, or ends with its last path. */
 #include "worker/base/clock.h"
 #include "worker/fabric/verbs/verbs_parts.h"
 
@@ -34,8 +34,8 @@ uint32_t muster_verbs_count_usable(const struct muster_verbs_link *link)
     return count;
 }
 
-/* A path of an open link has failed: the link goes on with the others, or ends. False: it has
- * ended. */
+/* A path of an open link has failed: the link continues with its other paths, or ends. False: the
+ * link has ended. */
 static bool lose(struct muster_verbs_path *path, const char *what)
 {
     struct muster_verbs_link *end = path->link;

@@ -25,9 +25,9 @@ static void find(void *handle, const char *name, void *ret_function)
 }
 
 /* Pages that a device reads must stay with this process when it forks. Newer kernels copy them for
- * the child. On older ones ibv_fork_init() hides them from children, which then crash if they touch
- * a user's buffer: so it is called only where it is needed. Before rdma-core 35, which cannot tell,
- * it is called. */
+ * the child. On older kernels ibv_fork_init() hides them from the child, which then crashes if it
+ * touches a user's buffer; so ibv_fork_init() is called only where it is needed. Versions of
+ * rdma-core before 35 do not say whether it is needed: then it is called. */
 static void prepare_for_fork(void *handle)
 {
     enum ibv_fork_status (*status)(void) = NULL;

@@ -110,7 +110,7 @@ struct muster_verbs_path {
     uint32_t credits_owed;             /* own free slots that the peer does not know of */
     uint32_t segment_credits;          /* free segments of the peer */
     uint32_t segment_credits_owed;     /* own free segments, likewise */
-    uint32_t segments_free;            /* bits: own free segments behind one that is not free */
+    uint32_t segments_free;            /* bits: own free segments after one that is not free */
     uint32_t segment_oldest;           /* of the own segments: credits are owed in this order */
     uint32_t receives;                 /* posted and not complete */
     uint32_t segment_out, segment_in;  /* the next segment to be written, at the peer and here */
@@ -185,7 +185,7 @@ extern const struct muster_transport muster_verbs_transport;
 
 /* verbs_path.c: a path's record, its memory and its queue pair --------------------------------- */
 
-/* Takes the descriptor, also on failure: NULL then. */
+/* Owns the descriptor from now on; NULL: it failed, and the descriptor is closed. */
 struct muster_verbs_path *muster_verbs_path_create(struct muster_verbs *verbs, int fd,
                                                    enum muster_phase phase, uint32_t events);
 void muster_verbs_path_close(struct muster_verbs_path *path);
@@ -194,7 +194,7 @@ MUSTER_CHECKED muster_status muster_verbs_try_memory(const struct muster_verbs_d
 /* Creates the queue pair and posts all receives. */
 MUSTER_CHECKED muster_status muster_verbs_pair_create(struct muster_verbs_path *path);
 /* Connects the queue pair to the one in path->peer: both may send and receive from now on.
- * MUSTER_INVALID: they do not match, the text says why. Gives up the lock for a while. */
+ * MUSTER_INVALID: they do not match, the text says why. Releases the lock meanwhile. */
 MUSTER_CHECKED muster_status muster_verbs_pair_connect(struct muster_verbs_path *path);
 /* Afterwards the device touches none of its memory. */
 void muster_verbs_pair_destroy(struct muster_verbs_path *path);
@@ -212,10 +212,10 @@ bool muster_verbs_path_is_usable(const struct muster_verbs_path *path);
 
 /* verbs_send.c --------------------------------------------------------------------------------- */
 
-/* Sends frames as long as there is room, those to be sent again first; then credits, if the peer
- * may need them. */
+/* Sends frames as long as there is room, retransmissions first; then credits, if the peer may need
+ * them. */
 void muster_verbs_flush(struct muster_verbs_link *link);
-/* Sends the frames to be sent again. False: there was no room for all. */
+/* Retransmits the frames of lost paths. False: there was no room for all of them. */
 bool muster_verbs_retransmit(struct muster_verbs_link *link);
 /* The device has acknowledged the send from this slot. */
 void muster_verbs_acknowledged(struct muster_verbs_path *path, uint32_t slot);
@@ -235,7 +235,7 @@ void muster_verbs_send_proof(struct muster_verbs_path *path);
 
 /* verbs_receive.c ------------------------------------------------------------------------------ */
 
-/* A frame has arrived. MUSTER_INVALID: it breaks the rules. */
+/* A frame has arrived. MUSTER_INVALID: it violates the protocol. */
 MUSTER_CHECKED muster_status muster_verbs_arrived(struct muster_verbs_path *path,
                                                   uint16_t lowest_bits,
                                                   const struct muster_verbs_in_frame *in);
@@ -248,9 +248,9 @@ enum muster_verbs_delivery {
 enum muster_verbs_delivery muster_verbs_deliver_frames(struct muster_verbs_link *end);
 /* The path has failed: what has arrived over it is kept. False: out of memory. */
 MUSTER_CHECKED bool muster_verbs_abandon_receives(struct muster_verbs_path *path);
-/* A path was lost. Its frames are sent again by the others, whose slots may be occupied by frames
- * that wait for them: such frames are copied out, now and for the next MUSTER_BUNDLE_AHEAD_MAX
- * numbers. */
+/* A path was lost. The peer retransmits its frames on other paths, whose receive slots may all be
+ * occupied by later frames, which wait for the missing ones. So frames that wait are copied out of
+ * their slots, now and for the next MUSTER_BUNDLE_AHEAD_MAX numbers. */
 void muster_verbs_vacate(struct muster_verbs_link *link);
 void muster_verbs_finish_receives(struct muster_verbs_link *link);
 
@@ -271,8 +271,9 @@ void muster_verbs_arm(struct muster_verbs *verbs);
 
 /* Usable paths of the link. */
 uint32_t muster_verbs_count_usable(const struct muster_verbs_link *link);
-/* The path has failed. Its device stops, and what it has acknowledged to the peer is received: the
- * peer relies on these frames. False: the device did not end its receives in time. */
+/* The path has failed: stops its queue pair, then receives all frames that the device has
+ * acknowledged, because the peer does not retransmit them. False: the device did not end its
+ * receives in time. */
 MUSTER_CHECKED bool muster_verbs_drain(struct muster_verbs_path *path, const char *what);
 /* Delivers what has arrived, then loses paths that have failed. False: the link has ended, or was
  * closed. */

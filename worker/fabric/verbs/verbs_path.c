@@ -342,7 +342,7 @@ void muster_verbs_pair_destroy(struct muster_verbs_path *path)
 {
     if (path->hh.tbl != NULL) {
         HASH_DEL(path->verbs->by_completion_id, path);
-        path->hh.tbl = NULL; /* an abandoned path is closed later */
+        path->hh.tbl = NULL; /* once only: the path of an abandoned pair is closed later */
         path->verbs->last_completed = NULL;
     }
     if (path->pair != NULL) {

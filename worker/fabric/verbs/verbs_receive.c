@@ -33,7 +33,7 @@ static void free_room(const struct muster_verbs_in_frame *in)
     }
 }
 
-/* Frees what the frame occupies. */
+/* Frees the slot or segment of the frame, or its copy. */
 static void free_frame(struct muster_verbs_in_frame *in)
 {
     if (in->copy != NULL) {

@@ -5,8 +5,8 @@
  * memory is sent like large frames, whatever the size; if it cannot be registered, CUDA copies it
  * into slots.
  *
- * wire/bundle.h numbers the frames and finds those to be sent again by another path; the peer drops
- * duplicates.
+ * wire/bundle.h numbers the frames and finds those that another path has to retransmit; the peer
+ * drops duplicates.
  */
 #include "worker/base/clock.h"
 #include "worker/fabric/link_trace.h"
@@ -65,7 +65,8 @@ static void post_credits(struct muster_verbs_path *path)
     path->credit_sends += post(path, &work, 0);
 }
 
-/* Writes a frame into a segment: the header from the slot, the payload from registered memory. */
+/* Writes a frame into the peer's next segment: the header from the slot, the payload from
+ * registered memory. */
 static bool post_segment(struct muster_verbs_path *path, uint32_t slot,
                          const struct muster_verbs_out_frame *out, uint32_t word)
 {
@@ -188,7 +189,7 @@ void muster_verbs_end_registrations(struct muster_verbs *verbs,
 
 /* Sending -------------------------------------------------------------------------------------- */
 
-/* For one more frame. */
+/* Whether the path has room for one more frame. */
 static bool has_room(const struct muster_verbs_path *path)
 {
     return path->credits > 0 && path->free_slots != 0;
@@ -246,8 +247,8 @@ static bool is_being_read(struct muster_verbs_link *link, const struct muster_tr
     return false;
 }
 
-/* The frame's memory is not needed any more. If it is the last of its transfer, and no earlier
- * segment is being read, the transfer is complete. */
+/* The device does not need the frame's memory any more. If this is the last frame of its transfer,
+ * and no earlier segment is being read, completes the transfer. */
 static void complete_frame(struct muster_verbs_link *link, uint64_t number)
 {
     struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
@@ -332,7 +333,7 @@ static bool send_data(struct muster_verbs_link *link, uint32_t *large_count)
     return true;
 }
 
-/* Frames to be sent again go first: the peer waits for the lowest number. */
+/* Comes before new frames: the peer waits for the lowest number. */
 bool muster_verbs_retransmit(struct muster_verbs_link *link)
 {
     uint64_t number = 0;
@@ -356,8 +357,9 @@ bool muster_verbs_retransmit(struct muster_verbs_link *link)
     return true;
 }
 
-/* The peer may be waiting for credits, and there was no frame to return them with. At most three
- * such sends are under way: for each the peer has used at least four of its twelve credits. */
+/* Returns credits by a send of their own: the peer may be waiting for them, and no frame was there
+ * to carry them. At most three such sends are under way: for each of them the peer has used at
+ * least four of its twelve credits. */
 static void return_credits(struct muster_verbs_path *path)
 {
     if ((path->credits_owed >= VERBS_CREDITS_HELD ||

@@ -13,8 +13,8 @@ static bool belongs_to(const struct muster_verbs_out_frame *out,
            muster_operation_has(operation, &out->frame.transfer->key);
 }
 
-/* Finds a frame of the operation that a device may be reading, or else one that waits to be read
- * again: without it the peer cannot deliver later frames that it has received. */
+/* Finds a frame of the operation that a device may be reading, or else one that waits to be
+ * retransmitted: the peer cannot deliver later frames without it. */
 static bool find_being_read(struct muster_verbs_link *link,
                             const struct muster_operation_id *operation, uint64_t *ret_number)
 {
@@ -47,7 +47,7 @@ static void make_empty(struct muster_verbs_out_frame *out)
 }
 
 /* The path has failed, or does not complete its sends: its frames wait for another path. The leader
- * closes it later. */
+ * closes the path later. */
 static void abandon_path(struct muster_verbs_path *path)
 {
     bool whole = muster_verbs_drain(path, "it does not end sends that were withdrawn");
@@ -55,8 +55,9 @@ static void abandon_path(struct muster_verbs_path *path)
     path->unrecoverable = !muster_verbs_abandon_sends(path) || !whole || path->unrecoverable;
 }
 
-/* First waits until no device reads the memory: completions arrive, or the path fails or is given
- * up, and its frames are read again by another path. Then the frames that are left are emptied. */
+/* First waits until no device reads the operation's memory: its sends complete; or their path fails
+ * or is abandoned, and another path retransmits its frames. Then makes empty frames of those that
+ * are left. */
 void muster_verbs_withdraw_sends(struct muster_verbs_link *link,
                                  const struct muster_operation_id *operation)
 {

@@ -33,7 +33,8 @@ struct muster_dialler {
 /* The peer closed the connection without an answer, perhaps because it has too many pending ones:
  * dials again after a back-off. False: this was the last of MUSTER_DIALS_MAX. */
 bool muster_dialler_retry(struct muster_dialler *dialler);
-/* The peer's own connection counts. If it does not arrive, this member dials again. */
+/* The link uses the peer's own connection instead. If that does not arrive, this member dials
+ * again. */
 void muster_dialler_crossed(struct muster_dialler *dialler);
 /* A missing path of an open link could not be opened: dials again after a back-off, which doubles
  * up to a bound, without end. Does nothing if a dial is due already. */

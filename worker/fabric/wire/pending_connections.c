@@ -13,8 +13,8 @@
 #include <unistd.h>
 #include <utlist.h>
 
-/* A connection that was accepted less than 100 ms ago may be a member's, and its hello on the way.
- */
+/* A connection that was accepted less than 100 ms ago may be a member's whose hello is still on the
+ * way: it is not closed to make room. */
 static const int64_t protected_ns = (MUSTER_HELLO_MS - 100) * INT64_C(1000000);
 
 static const int64_t warn_interval_ns = INT64_C(60) * 1000 * 1000 * 1000;
@@ -108,7 +108,7 @@ int muster_pending_count_received(ssize_t got, uint32_t size_bytes, uint32_t *ha
 void muster_pending_refuse_with(struct muster_pending_connection *pending,
                                 enum muster_verdict verdict, enum muster_rejection kind)
 {
-    (void)pending->pending_list->ops->connection.answer(pending, verdict); /* a courtesy */
+    (void)pending->pending_list->ops->connection.answer(pending, verdict); /* best effort */
     muster_pending_refuse(pending, kind);
 }
 
@@ -259,7 +259,7 @@ bool muster_pending_claim_link(struct muster_pending_connection *pending, struct
     return true;
 }
 
-/* The peer sees the end of the connection, and dials again, too. */
+/* The peer sees the end of the connection, and also dials again. */
 void muster_pending_answer_failed(struct muster_pending_connection *pending,
                                   struct muster_link *link)
 {
@@ -343,14 +343,14 @@ bool muster_pending_make_room(struct muster_pending_connections *pending_list)
     int64_t now_ns = muster_clock_ns();
     struct muster_pending_connection *pending = NULL;
     if (pending_list->fabric->busy) {
-        return false; /* the leader may be using that connection */
+        return false; /* the leader may be using the connection that would be closed */
     }
     DL_FOREACH(pending_list->list, pending)
     {
         if (pending->phase == MUSTER_PHASE_HELLO) {
             int64_t left_ns = pending->deadline_ns - now_ns;
             if (!pending->extended && left_ns > protected_ns) {
-                return false; /* it has just been accepted, and the others later */
+                return false; /* the oldest one has just been accepted, and the others after it */
             }
             muster_pending_refuse(pending, MUSTER_REJECTED_TOO_MANY);
             return true;
@@ -366,7 +366,8 @@ static void watch_listeners(struct muster_pending_connections *pending_list, uin
     }
 }
 
-/* Not if a connection is in phase HELLO: it is closed at its deadline, which frees a descriptor. */
+/* Records that this process is out of descriptors, unless a connection is in phase HELLO: that one
+ * is closed at its deadline, which frees a descriptor. */
 static void note_out_of_descriptors(struct muster_pending_connections *pending_list, int error)
 {
     struct muster_fabric *fabric = pending_list->fabric;
@@ -521,7 +522,7 @@ void muster_pending_connections_init(struct muster_pending_connections *pending_
     pending_list->accept_again_ns = MUSTER_NEVER;
 }
 
-/* The last one frees the transport's object. */
+/* Frees a listener; the last one also frees the transport's object. */
 static void free_listener(struct muster_watch *watch)
 {
     struct muster_listener *listener = (struct muster_listener *)watch;

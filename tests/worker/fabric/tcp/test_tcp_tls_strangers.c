@@ -110,8 +110,7 @@ static void members_with_and_without_tls_refuse_each_other_with_a_reason(void **
 {
     (void)state;
     expect_refusal(&with_tls, &without_tls, "refused: it uses TLS, and this member does not");
-    expect_refusal(&without_tls, &with_tls,
-                   "refused: it does without TLS, and this member uses it");
+    expect_refusal(&without_tls, &with_tls, "refused: it does not use TLS, and this member does");
 }
 
 /* One file with both authorities. */
