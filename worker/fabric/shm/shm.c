@@ -275,7 +275,7 @@ static bool is_dialling(const struct muster_link *link)
 static void timed_out(struct muster_pending_connection *pending)
 {
     struct muster_shm_path *path = (struct muster_shm_path *)pending;
-    muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
+    muster_link_try_next(path->end->link, "it does not confirm that it sees the same memory");
 }
 
 static void dial(struct muster_dialler *dialler)

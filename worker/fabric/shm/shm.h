@@ -109,9 +109,9 @@ bool muster_shm_address_parse(const char *text, struct muster_shm_address *ret_a
 struct muster_shm_path {
     struct muster_pending_connection pending; /* first */
     struct muster_shm *shm;
-    struct muster_shm_link *link; /* NULL until the hello is admitted */
-    uint32_t side;                /* 0: the dialler's */
-    int memory_fd;                /* -1 once it is mapped */
+    struct muster_shm_link *end; /* NULL until the hello is admitted */
+    uint32_t side;               /* 0: the dialler's */
+    int memory_fd;               /* -1 once it is mapped */
     unsigned char *mapped;
     struct muster_shm_side *mine, *theirs;
     unsigned char nonce[SHM_NONCE_BYTES]; /* the dialler's, from its hello */
@@ -188,7 +188,7 @@ void muster_shm_path_ready(struct muster_watch *watch, uint32_t events);
 bool muster_shm_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
 void muster_shm_admit(struct muster_pending_connection *pending, struct muster_link *link);
 MUSTER_CHECKED muster_status muster_shm_listen(struct muster_shm *shm);
-void muster_shm_dial(struct muster_shm_link *link);
+void muster_shm_dial(struct muster_shm_link *end);
 void muster_shm_path_close(struct muster_shm_path *path);
 /* Handles the packets that have arrived. False: the connection is closed. */
 bool muster_shm_receive_packets(struct muster_shm_path *path);
@@ -200,17 +200,17 @@ void muster_shm_unmap(struct muster_shm_path *path);
  * Maps it. */
 bool muster_shm_verify_memory(struct muster_shm_path *path);
 /* Sets the link's rings up in the memory. */
-void muster_shm_set_rings(struct muster_shm_link *link, const struct muster_shm_path *path);
+void muster_shm_set_rings(struct muster_shm_link *end, const struct muster_shm_path *path);
 
 /* shm_move.c */
 /* Handles the frames that have arrived, up to a bound. False: the link is closed. */
-bool muster_shm_receive(struct muster_shm_link *link);
+bool muster_shm_receive(struct muster_shm_link *end);
 /* Writes frames to the ring as long as there is room. */
-void muster_shm_flush(struct muster_shm_link *link);
+void muster_shm_flush(struct muster_shm_link *end);
 /* The same, only of frames without data: completes no transfer. */
-void muster_shm_flush_control(struct muster_shm_link *link);
+void muster_shm_flush_control(struct muster_shm_link *end);
 /* A packet over the socket of an open link. May take the descriptor, which is -1 then. */
-void muster_shm_handle_packet(struct muster_shm_link *link, const struct muster_shm_packet *packet,
+void muster_shm_handle_packet(struct muster_shm_link *end, const struct muster_shm_packet *packet,
                               int *fd);
 /* The connection has ended: handles the frames that are still in the ring, then closes the link. */
 void muster_shm_handle_end(struct muster_shm_link *end, const char *what);
@@ -218,17 +218,17 @@ void muster_shm_handle_end(struct muster_shm_link *end, const char *what);
 /* shm_offer.c: the sender's part of a get. */
 extern const struct muster_rendezvous_get muster_shm_get_ops;
 /* From now on the peer must not get any message. */
-void muster_shm_retract_all(struct muster_shm_link *link);
+void muster_shm_retract_all(struct muster_shm_link *end);
 /* The link is open: writes the tickets of the offers so far. */
-void muster_shm_write_tickets(struct muster_shm_link *link);
+void muster_shm_write_tickets(struct muster_shm_link *end);
 
 /* The receiver's part: allocations of the peer's that are mapped here. */
-void muster_shm_map_allocation(struct muster_shm_link *link, const struct muster_shm_packet *packet,
+void muster_shm_map_allocation(struct muster_shm_link *end, const struct muster_shm_packet *packet,
                                int fd);
-void muster_shm_unmap_allocation(struct muster_shm_link *link, uint64_t id);
-void muster_shm_unmap_allocations(struct muster_shm_link *link);
+void muster_shm_unmap_allocation(struct muster_shm_link *end, uint64_t id);
+void muster_shm_unmap_allocations(struct muster_shm_link *end);
 /* Where the data is mapped; NULL if not all of it is. */
-const unsigned char *muster_shm_find_mapping(const struct muster_shm_link *link,
+const unsigned char *muster_shm_find_mapping(const struct muster_shm_link *end,
                                              const struct muster_shm_offer *offer,
                                              uint64_t size_bytes);
 

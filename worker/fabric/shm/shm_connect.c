@@ -25,14 +25,14 @@ static void free_path(struct muster_watch *watch)
 
 void muster_shm_path_close(struct muster_shm_path *path)
 {
-    if (path->pending.phase == MUSTER_PHASE_OPEN && path->link != NULL) {
-        DL_DELETE2(path->shm->open, path->link, prev_open, next_open);
+    if (path->pending.phase == MUSTER_PHASE_OPEN && path->end != NULL) {
+        DL_DELETE2(path->shm->open, path->end, prev_open, next_open);
     }
     muster_pending_remove(&path->pending);
-    if (path->link != NULL && path->link->path == path) {
-        path->link->path = NULL;
+    if (path->end != NULL && path->end->path == path) {
+        path->end->path = NULL;
     }
-    path->link = NULL;
+    path->end = NULL;
     if (path->memory_fd >= 0) {
         close(path->memory_fd);
         path->memory_fd = -1;
@@ -62,13 +62,13 @@ static struct muster_shm_path *make_path(struct muster_shm *shm, int fd, enum mu
 
 static void open_path(struct muster_shm_path *path)
 {
-    struct muster_shm_link *link = path->link;
+    struct muster_shm_link *end = path->end;
     muster_pending_remove(&path->pending);
-    link->dialler.redial_ns = MUSTER_NEVER;
-    muster_shm_set_rings(link, path);
-    muster_shm_write_tickets(link);
-    DL_APPEND2(path->shm->open, link, prev_open, next_open);
-    muster_link_opened(link->link);
+    end->dialler.redial_ns = MUSTER_NEVER;
+    muster_shm_set_rings(end, path);
+    muster_shm_write_tickets(end);
+    DL_APPEND2(path->shm->open, end, prev_open, next_open);
+    muster_link_opened(end->link);
 }
 
 /* Dialling ----------------------------------------------------------------------------------- */
@@ -83,10 +83,10 @@ static struct sockaddr_un socket_address(const char *name, socklen_t *ret_size)
 }
 
 /* Finds the peer's address for this host and network name space. False: it has none. */
-static bool find_address(const struct muster_shm_link *link, struct muster_shm_address *ret_address)
+static bool find_address(const struct muster_shm_link *end, struct muster_shm_address *ret_address)
 {
-    const struct muster_peer *peer = &link->link->peer;
-    const struct muster_shm_address *own = &link->shm->own;
+    const struct muster_peer *peer = &end->link->peer;
+    const struct muster_shm_address *own = &end->shm->own;
     for (uint32_t i = 0; i < peer->address_count; i++) {
         struct muster_shm_address address;
         if (muster_shm_address_parse(peer->addresses[i], &address) &&
@@ -113,19 +113,19 @@ static bool send_hello(struct muster_shm_path *path)
     muster_random_bytes(path->mine->nonce, SHM_NONCE_BYTES);
     struct muster_shm_packet packet = {.kind = SHM_HELLO};
     memcpy(packet.nonce, path->mine->nonce, SHM_NONCE_BYTES);
-    const struct muster_hello hello = muster_hello_to(path->link->link);
+    const struct muster_hello hello = muster_hello_to(path->end->link);
     muster_hello_encode(&hello, packet.hello);
     return muster_shm_packet_send(path->pending.watch.fd, &packet, passed);
 }
 
 /* Connects to the name in the peer's address and sends the hello with the descriptor of a new
  * memory. Everything but a full backlog is final: the link tries its next transport. */
-void muster_shm_dial(struct muster_shm_link *link)
+void muster_shm_dial(struct muster_shm_link *end)
 {
     struct muster_shm_address address;
-    link->dialler.redial_ns = MUSTER_NEVER;
-    if (!find_address(link, &address)) {
-        muster_link_try_next(link->link, "it is not on this host, or in another network");
+    end->dialler.redial_ns = MUSTER_NEVER;
+    if (!find_address(end, &address)) {
+        muster_link_try_next(end->link, "it is not on this host, or in another network");
         return;
     }
     socklen_t size;
@@ -133,21 +133,21 @@ void muster_shm_dial(struct muster_shm_link *link)
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&remote, size) != 0) {
         if (fd >= 0 && errno == EAGAIN) { /* its backlog is full */
-            link->dialler.redial_ns = muster_clock_after_ms(MUSTER_REDIAL_MS);
+            end->dialler.redial_ns = muster_clock_after_ms(MUSTER_REDIAL_MS);
         } else {
-            muster_link_try_next(link->link, strerror(errno));
+            muster_link_try_next(end->link, strerror(errno));
         }
         return;
     }
-    struct muster_shm_path *path = make_path(link->shm, TAKE_FD(fd), MUSTER_PHASE_GREETING);
+    struct muster_shm_path *path = make_path(end->shm, TAKE_FD(fd), MUSTER_PHASE_GREETING);
     if (path == NULL) {
-        muster_link_try_next(link->link, "out of memory");
+        muster_link_try_next(end->link, "out of memory");
         return;
     }
-    path->link = link;
-    link->path = path;
+    path->end = end;
+    end->path = path;
     if (!send_hello(path)) {
-        muster_link_try_next(link->link, "no shared memory could be made");
+        muster_link_try_next(end->link, "no shared memory could be made");
     }
 }
 
@@ -155,9 +155,9 @@ static void confirm(struct muster_shm_path *path, const struct muster_shm_packet
 {
     const struct muster_shm_packet packet = {.kind = SHM_CONFIRM};
     if (memcmp(path->theirs->nonce, answer->nonce, SHM_NONCE_BYTES) != 0) {
-        muster_link_try_next(path->link->link, "it does not see the same memory");
+        muster_link_try_next(path->end->link, "it does not see the same memory");
     } else if (!muster_shm_packet_send(path->pending.watch.fd, &packet, -1)) {
-        muster_pending_handle_close(&path->pending, path->link->link);
+        muster_pending_handle_close(&path->pending, path->end->link);
     } else {
         open_path(path);
     }
@@ -165,7 +165,7 @@ static void confirm(struct muster_shm_path *path, const struct muster_shm_packet
 
 static void handle_answer(struct muster_shm_path *path, const struct muster_shm_packet *packet)
 {
-    struct muster_link *link = path->link->link;
+    struct muster_link *link = path->end->link;
     if (packet->kind != SHM_ANSWER || packet->word > MUSTER_REFUSED_VERBS) {
         muster_link_try_next(link, "its answer is not that of a Muster peer");
     } else if (packet->word == MUSTER_WELCOME) {
@@ -206,7 +206,7 @@ void muster_shm_admit(struct muster_pending_connection *pending, struct muster_l
         muster_shm_path_close(end->path);
     }
     muster_pending_await_proof(pending);
-    path->link = end;
+    path->end = end;
     end->path = path;
     if (!muster_shm_verify_memory(path)) {
         (void)muster_shm_answer(pending, MUSTER_REFUSED_MEMORY);
@@ -239,7 +239,7 @@ static void handle_confirmation(struct muster_shm_path *path,
     if (packet->kind == SHM_CONFIRM) {
         open_path(path);
     } else {
-        muster_link_try_next(path->link->link, "its answer is not that of a Muster peer");
+        muster_link_try_next(path->end->link, "its answer is not that of a Muster peer");
     }
 }
 
@@ -251,7 +251,7 @@ static void handle_end(struct muster_shm_path *path)
     case MUSTER_PHASE_DIALLING: /* never: connect() on such a socket is done at once */
         break;
     case MUSTER_PHASE_GREETING:
-        muster_pending_handle_close(&path->pending, path->link->link);
+        muster_pending_handle_close(&path->pending, path->end->link);
         break;
     case MUSTER_PHASE_HELLO:
     case MUSTER_PHASE_PARKED:
@@ -259,11 +259,11 @@ static void handle_end(struct muster_shm_path *path)
                               errno == EPROTO ? MUSTER_REJECTED_GARBAGE : MUSTER_REJECTED_SILENT);
         break;
     case MUSTER_PHASE_PROVING:
-        muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
+        muster_link_try_next(path->end->link, "it does not confirm that it sees the same memory");
         break;
     case MUSTER_PHASE_OPEN:
-        muster_shm_handle_end(path->link, errno == 0 ? "it closed the connection without goodbye"
-                                                     : strerror(errno));
+        muster_shm_handle_end(path->end, errno == 0 ? "it closed the connection without goodbye"
+                                                    : strerror(errno));
     }
 }
 
@@ -286,7 +286,7 @@ static void handle_packet(struct muster_shm_path *path, const struct muster_shm_
         handle_confirmation(path, packet);
         break;
     case MUSTER_PHASE_OPEN:
-        muster_shm_handle_packet(path->link, packet, fd);
+        muster_shm_handle_packet(path->end, packet, fd);
     }
 }
 

@@ -41,13 +41,13 @@ bool muster_shm_map(struct muster_shm_path *path, uint32_t side)
     return mapped;
 }
 
-void muster_shm_set_rings(struct muster_shm_link *link, const struct muster_shm_path *path)
+void muster_shm_set_rings(struct muster_shm_link *end, const struct muster_shm_path *path)
 {
     unsigned char *data[2] = {path->mapped + SHM_HEADER_BYTES,
                               path->mapped + SHM_HEADER_BYTES + 2 * (size_t)SHM_RING_BYTES};
-    muster_ring_init(&link->out, &path->mine->written, &path->theirs->read, data[path->side],
+    muster_ring_init(&end->out, &path->mine->written, &path->theirs->read, data[path->side],
                      SHM_RING_BYTES);
-    muster_ring_init(&link->in, &path->mine->read, &path->theirs->written, data[1 - path->side],
+    muster_ring_init(&end->in, &path->mine->read, &path->theirs->written, data[1 - path->side],
                      SHM_RING_BYTES);
 }
 

@@ -51,7 +51,7 @@ struct muster_tcp_sent_frame {
 struct muster_tcp_path {
     struct muster_pending_connection pending; /* first: the path is found by it */
     struct muster_tcp *tcp;
-    struct muster_tcp_link *link; /* NULL until the peer is known */
+    struct muster_tcp_link *end; /* NULL until the peer is known */
     struct muster_socket_address remote;
     struct muster_tls_channel *tls; /* NULL: plain */
     bool first_byte_seen;           /* the peer's first byte, which shows whether it uses TLS */
@@ -132,9 +132,9 @@ struct muster_tcp_path *muster_tcp_path_create(struct muster_tcp *tcp, int fd,
                                                enum muster_phase phase, uint32_t events);
 void muster_tcp_path_close(struct muster_tcp_path *path);
 /* Closes all connections of the link, also pending ones. */
-void muster_tcp_paths_close(struct muster_tcp_link *link);
+void muster_tcp_paths_close(struct muster_tcp_link *end);
 /* Closes the pending attempts except this one (or NULL), and starts no others. */
-void muster_tcp_attempts_close(struct muster_tcp_link *link, const struct muster_tcp_path *except);
+void muster_tcp_attempts_close(struct muster_tcp_link *end, const struct muster_tcp_path *except);
 /* Like sendmsg() and readv(), through TLS if the connection uses it. buffered_only: see tls.h. */
 ssize_t muster_tcp_path_send(struct muster_tcp_path *path, struct iovec *parts, int count);
 /* For the first bytes of a connection, when its send buffer is empty: false if not all of them are
@@ -162,10 +162,10 @@ void muster_tcp_check_silence(struct muster_tcp_link *end);
 
 /* tcp_open.c */
 /* Opens the link by its first connection, and closes the other attempts. */
-void muster_tcp_open_link(struct muster_tcp_path *path, struct muster_tcp_link *link,
+void muster_tcp_open_link(struct muster_tcp_path *path, struct muster_tcp_link *end,
                           uint32_t connections);
 /* Adds a connection to a bundle. */
-void muster_tcp_add_path(struct muster_tcp_path *path, struct muster_tcp_link *link);
+void muster_tcp_add_path(struct muster_tcp_path *path, struct muster_tcp_link *end);
 /* Reads up to `size` bytes of a hello or an answer. Returns as muster_pending_count_received()
  * does. */
 int muster_tcp_read_greeting(struct muster_tcp_path *path, uint32_t size);
@@ -180,9 +180,9 @@ MUSTER_CHECKED muster_status muster_tcp_listen(struct muster_tcp *tcp,
                                                const struct muster_tcp_settings *settings);
 
 /* tcp_dial.c */
-void muster_tcp_dial(struct muster_tcp_link *link);
+void muster_tcp_dial(struct muster_tcp_link *end);
 /* The dialler is due: dials the next address, or all again, or missing connections of a bundle. */
-void muster_tcp_dial_due(struct muster_tcp_link *link);
+void muster_tcp_dial_due(struct muster_tcp_link *end);
 /* Phase DIALLING: connect() has ended, or the TLS handshake continues. */
 void muster_tcp_connected(struct muster_tcp_path *path);
 void muster_tcp_dial_failed(struct muster_tcp_path *path, int error);
@@ -208,6 +208,6 @@ void muster_tcp_send_withdraw(struct muster_tcp_path *path,
 /* tcp_receive.c */
 void muster_tcp_receive(struct muster_tcp_path *path);
 /* Receives what TLS has already read from the sockets. False: the link is closed. */
-bool muster_tcp_receive_buffered(struct muster_tcp_link *link);
+bool muster_tcp_receive_buffered(struct muster_tcp_link *end);
 
 #endif

@@ -81,10 +81,10 @@ static bool keep_copy(struct muster_tcp_window_entry *entry, const unsigned char
 
 /* Adds the next frame to the window: control frames first. NULL: no frame, no room, or no memory.
  */
-static struct muster_tcp_window_entry *add_next_frame(struct muster_tcp_link *link)
+static struct muster_tcp_window_entry *add_next_frame(struct muster_tcp_link *end)
 {
-    struct muster_tcp_bundle *bundle = link->bundle;
-    struct muster_match *match = &link->match;
+    struct muster_tcp_bundle *bundle = end->bundle;
+    struct muster_match *match = &end->match;
     struct muster_tcp_window_entry *entry = entry_of(bundle, bundle->frames.next_out);
     if (!muster_bundle_has_room(&bundle->frames)) {
         return NULL;
@@ -96,7 +96,7 @@ static struct muster_tcp_window_entry *add_next_frame(struct muster_tcp_link *li
     }
     if (!keep_copy(entry, entry->frame.data)) {
         match->broken = true;
-        muster_link_mark(link->link);
+        muster_link_mark(end->link);
         return NULL;
     }
     entry->number = muster_bundle_add(&bundle->frames, entry->frame.size);
@@ -150,7 +150,7 @@ static void add_parts(struct batch *batch, struct muster_tcp_window_entry *entry
 static void carry_entry(struct batch *batch, const struct muster_tcp_path *path,
                         struct muster_tcp_window_entry *entry)
 {
-    struct muster_tcp_bundle *bundle = path->link->bundle;
+    struct muster_tcp_bundle *bundle = path->end->bundle;
     muster_bundle_carry(&bundle->frames, entry->number, path->place);
     entry->sent = 0;
     write_envelope(bundle, entry->number, entry->envelope);
@@ -160,14 +160,14 @@ static void carry_entry(struct batch *batch, const struct muster_tcp_path *path,
 /* Queues an acknowledgement without a frame in path->control. */
 static void acknowledge(struct muster_tcp_path *path)
 {
-    struct muster_tcp_link *link = path->link;
+    struct muster_tcp_link *end = path->end;
     unsigned char *bytes = muster_frame_queue_extend(&path->control, HEADER_SIZE);
     if (bytes == NULL) {
-        link->match.broken = true;
+        end->match.broken = true;
         return;
     }
     const struct muster_frame nothing = {.kind = MUSTER_FRAME_CREDIT};
-    write_envelope(link->bundle, 0, bytes);
+    write_envelope(end->bundle, 0, bytes);
     muster_frame_encode(&nothing, bytes + TCP_ENVELOPE_SIZE);
 }
 
@@ -181,7 +181,7 @@ static bool has_room(const struct batch *batch)
  * first; new frames. */
 static void fill(struct batch *batch, struct muster_tcp_path *path)
 {
-    struct muster_tcp_bundle *bundle = path->link->bundle;
+    struct muster_tcp_bundle *bundle = path->end->bundle;
     struct muster_tcp_window_entry *entry = NULL;
     uint64_t number = 0;
     size_t none = 0;
@@ -194,7 +194,7 @@ static void fill(struct batch *batch, struct muster_tcp_path *path)
                                   bundle->frames.next_out) {
         carry_entry(batch, path, entry_of(bundle, number));
     }
-    while (has_room(batch) && (entry = add_next_frame(path->link)) != NULL) {
+    while (has_room(batch) && (entry = add_next_frame(path->end)) != NULL) {
         carry_entry(batch, path, entry);
     }
     if (batch->part_count == 0 && bundle->frames.acknowledgement_due) {
@@ -204,42 +204,42 @@ static void fill(struct batch *batch, struct muster_tcp_path *path)
     }
 }
 
-static void complete_transfer(struct muster_tcp_link *link, struct muster_tcp_window_entry *entry)
+static void complete_transfer(struct muster_tcp_link *end, struct muster_tcp_window_entry *entry)
 {
     const struct muster_outgoing frame = entry->frame;
     entry->frame.transfer = NULL;
-    muster_match_sent(&link->match, &frame);
+    muster_match_sent(&end->match, &frame);
 }
 
 /* Whether the kernel has accepted all bytes of the frame, also those that TLS has made of it. */
-static bool is_sent(const struct muster_tcp_link *link, uint64_t number)
+static bool is_sent(const struct muster_tcp_link *end, uint64_t number)
 {
-    const struct muster_tcp_window_entry *entry = entry_of(link->bundle, number);
-    uint32_t place = muster_bundle_carrier(&link->bundle->frames, number);
+    const struct muster_tcp_window_entry *entry = entry_of(end->bundle, number);
+    uint32_t place = muster_bundle_carrier(&end->bundle->frames, number);
     return place != MUSTER_BUNDLE_NO_PATH && entry->sent == entry_bytes(entry) &&
-           !muster_tls_has_backlog(link->paths[place]->tls);
+           !muster_tls_has_backlog(end->paths[place]->tls);
 }
 
 /* A transfer completes when its frames and all frames before them are sent: the peer cannot deliver
  * them earlier, and after its transfers this member may compute for long without sending the rest.
  */
-static void complete_transfers(struct muster_tcp_link *link)
+static void complete_transfers(struct muster_tcp_link *end)
 {
-    const struct muster_bundle *frames = &link->bundle->frames;
-    for (uint64_t number = frames->first_out; number != frames->next_out && is_sent(link, number);
+    const struct muster_bundle *frames = &end->bundle->frames;
+    for (uint64_t number = frames->first_out; number != frames->next_out && is_sent(end, number);
          number++) {
-        complete_transfer(link, entry_of(link->bundle, number));
+        complete_transfer(end, entry_of(end->bundle, number));
     }
 }
 
 /* A partly sent frame has been acknowledged, since it arrived by another path. Its rest is still
  * sent, or the peer could not find the next frame in the stream. The rest moves to the path, so
  * that the frame can leave the window. */
-static void leave_acknowledged_rest(struct muster_tcp_link *link,
+static void leave_acknowledged_rest(struct muster_tcp_link *end,
                                     struct muster_tcp_window_entry *entry)
 {
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        struct muster_tcp_path *path = link->paths[i];
+        struct muster_tcp_path *path = end->paths[i];
         if (path != NULL && path->partial == entry) {
             path->acknowledged_rest = *entry;
             path->acknowledged_rest.frame.transfer = NULL;
@@ -251,13 +251,13 @@ static void leave_acknowledged_rest(struct muster_tcp_link *link,
 }
 
 /* The frame is acknowledged and out of the window. */
-static void retire_entry(struct muster_tcp_link *link, struct muster_tcp_window_entry *entry)
+static void retire_entry(struct muster_tcp_link *end, struct muster_tcp_window_entry *entry)
 {
     if (entry->sent > 0 && entry->sent < entry_bytes(entry)) {
-        leave_acknowledged_rest(link, entry);
+        leave_acknowledged_rest(end, entry);
     }
     free(TAKE(entry->copy));
-    complete_transfer(link, entry);
+    complete_transfer(end, entry);
 }
 
 static void drop_partial(struct muster_tcp_path *path)
@@ -280,7 +280,7 @@ static size_t advance_entry(struct muster_tcp_window_entry *entry, size_t bytes)
  * again, for any path. */
 static void advance(struct batch *batch, struct muster_tcp_path *path, size_t bytes)
 {
-    struct muster_tcp_link *link = path->link;
+    struct muster_tcp_link *end = path->end;
     uint32_t first = 0;
     if (path->partial != NULL) {
         bytes = advance_entry(path->partial, bytes);
@@ -297,12 +297,12 @@ static void advance(struct batch *batch, struct muster_tcp_path *path, size_t by
         struct muster_tcp_window_entry *entry = batch->entries[i];
         bytes = advance_entry(entry, bytes);
         if (entry->sent == 0) {
-            muster_bundle_put_back(&link->bundle->frames, entry->number);
+            muster_bundle_put_back(&end->bundle->frames, entry->number);
         } else if (entry->sent < entry_bytes(entry)) {
             path->partial = entry;
         }
     }
-    complete_transfers(link);
+    complete_transfers(end);
 }
 
 enum outcome {
@@ -344,54 +344,54 @@ static enum outcome send_batch(struct muster_tcp_path *path)
 }
 
 /* The next path in turn that is ready to send; NULL if none is. */
-static struct muster_tcp_path *choose_path(struct muster_tcp_link *link)
+static struct muster_tcp_path *choose_path(struct muster_tcp_link *end)
 {
     uint32_t ready = 0;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        const struct muster_tcp_path *path = link->paths[i];
+        const struct muster_tcp_path *path = end->paths[i];
         bool takes =
             path != NULL && !path->send_failed && (path->pending.watch.events & EPOLLOUT) == 0;
         ready |= (uint32_t)takes << i;
     }
-    uint32_t place = muster_bundle_choose(&link->bundle->frames, ready);
-    return place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
+    uint32_t place = muster_bundle_choose(&end->bundle->frames, ready);
+    return place != MUSTER_BUNDLE_NO_PATH ? end->paths[place] : NULL;
 }
 
-static bool all_is_sent(const struct muster_tcp_link *link)
+static bool all_is_sent(const struct muster_tcp_link *end)
 {
-    const struct muster_bundle *frames = &link->bundle->frames;
+    const struct muster_bundle *frames = &end->bundle->frames;
     for (uint64_t number = frames->first_out; number != frames->next_out; number++) {
-        if (!is_sent(link, number)) {
+        if (!is_sent(end, number)) {
             return false;
         }
     }
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        if (link->paths[i] != NULL && link->paths[i]->partial != NULL) {
+        if (end->paths[i] != NULL && end->paths[i]->partial != NULL) {
             return false;
         }
     }
-    return link->match.control.start == link->match.control.end;
+    return end->match.control.start == end->match.control.end;
 }
 
-static void send_end_of_stream(struct muster_tcp_link *link)
+static void send_end_of_stream(struct muster_tcp_link *end)
 {
-    if (link->goodbye_queued && !link->goodbye_sent && all_is_sent(link)) {
-        link->goodbye_sent = true;
+    if (end->goodbye_queued && !end->goodbye_sent && all_is_sent(end)) {
+        end->goodbye_sent = true;
         for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-            if (link->paths[i] != NULL) {
-                muster_tcp_path_shutdown(link->paths[i]);
+            if (end->paths[i] != NULL) {
+                muster_tcp_path_shutdown(end->paths[i]);
             }
         }
     }
 }
 
-void muster_tcp_bundle_flush(struct muster_tcp_link *link)
+void muster_tcp_bundle_flush(struct muster_tcp_link *end)
 {
     uint32_t calls = 0;
     uint32_t idle =
         0; /* paths in a row that had nothing to send; the next may have a partial frame */
     struct muster_tcp_path *path = NULL;
-    while (idle < link->path_count && (path = choose_path(link)) != NULL) {
+    while (idle < end->path_count && (path = choose_path(end)) != NULL) {
         enum outcome outcome = send_batch(path);
         if (outcome == SENT_PATH_GONE) {
             return;
@@ -401,29 +401,29 @@ void muster_tcp_bundle_flush(struct muster_tcp_link *link)
             continue;
         }
         idle = 0;
-        if (++calls == CALLS_MAX * link->path_count) {
-            muster_link_mark(link->link);
+        if (++calls == CALLS_MAX * end->path_count) {
+            muster_link_mark(end->link);
             return;
         }
     }
-    send_end_of_stream(link);
+    send_end_of_stream(end);
 }
 
 void muster_tcp_bundle_abandon(struct muster_tcp_path *path)
 {
-    struct muster_bundle *frames = &path->link->bundle->frames;
+    struct muster_bundle *frames = &path->end->bundle->frames;
     drop_partial(path);
     muster_bundle_abandon(frames, path->place);
     frames->acknowledgement_due = true; /* the last one may be lost */
-    muster_link_mark(path->link->link);
+    muster_link_mark(path->end->link);
 }
 
-void muster_tcp_bundle_withdraw(struct muster_tcp_link *link,
+void muster_tcp_bundle_withdraw(struct muster_tcp_link *end,
                                 const struct muster_operation_id *operation)
 {
-    const struct muster_bundle *frames = &link->bundle->frames;
+    const struct muster_bundle *frames = &end->bundle->frames;
     for (uint64_t number = frames->first_out; number != frames->next_out; number++) {
-        struct muster_tcp_window_entry *entry = entry_of(link->bundle, number);
+        struct muster_tcp_window_entry *entry = entry_of(end->bundle, number);
         const struct muster_transfer *transfer = entry->frame.transfer;
         if (transfer != NULL && muster_operation_has(operation, &transfer->key)) {
             /* The frame stays: the peer needs it to deliver the next number. */
@@ -435,17 +435,17 @@ void muster_tcp_bundle_withdraw(struct muster_tcp_link *link,
 /* Receiving ---------------------------------------------------------------------------------- */
 
 /* The peer has received all frames before this number. */
-static muster_status acknowledged(struct muster_tcp_link *link, uint64_t number)
+static muster_status acknowledged(struct muster_tcp_link *end, uint64_t number)
 {
-    struct muster_bundle *frames = &link->bundle->frames;
+    struct muster_bundle *frames = &end->bundle->frames;
     uint64_t oldest = 0;
     if (!muster_bundle_acknowledge_before(frames, number)) {
         return muster_error_set(MUSTER_INVALID, "an acknowledgement of a frame that was not sent");
     }
     while (muster_bundle_retire(frames, &oldest)) {
-        retire_entry(link, entry_of(link->bundle, oldest));
+        retire_entry(end, entry_of(end->bundle, oldest));
     }
-    muster_link_mark(link->link);
+    muster_link_mark(end->link);
     return MUSTER_OK;
 }
 
@@ -458,14 +458,14 @@ muster_status muster_tcp_bundle_receive_header(struct muster_tcp_path *path)
     if (muster_bytes_get(envelope + AT_CHECKSUM, 4) != crc32(0, envelope, AT_CHECKSUM)) {
         return muster_error_set(MUSTER_INVALID, "an envelope with a wrong checksum");
     }
-    if (muster_bundle_classify(&path->link->bundle->frames, number) == MUSTER_BUNDLE_TOO_FAR) {
+    if (muster_bundle_classify(&path->end->bundle->frames, number) == MUSTER_BUNDLE_TOO_FAR) {
         return muster_error_set(MUSTER_INVALID, "a frame too far ahead of the missing one");
     }
     TRY(muster_frame_decode(path->header + TCP_ENVELOPE_SIZE, &frame));
     if (frame.length > MUSTER_PIECE_BYTES || (number == 0 && frame.length > 0)) {
         return muster_error_set(MUSTER_INVALID, "a frame of %u bytes", frame.length);
     }
-    TRY(acknowledged(path->link, muster_bytes_get(envelope + AT_ACKNOWLEDGED, 8)));
+    TRY(acknowledged(path->end, muster_bytes_get(envelope + AT_ACKNOWLEDGED, 8)));
     if (number == 0) {
         return MUSTER_OK;
     }
@@ -480,14 +480,14 @@ muster_status muster_tcp_bundle_receive_header(struct muster_tcp_path *path)
     return MUSTER_OK;
 }
 
-static muster_status deliver(struct muster_tcp_link *link,
+static muster_status deliver(struct muster_tcp_link *end,
                              const struct muster_tcp_arrived_frame *arrived)
 {
-    struct muster_arrival arrival = {.piece = link->tcp->piece};
+    struct muster_arrival arrival = {.piece = end->tcp->piece};
     muster_status status =
-        muster_whole_frame_consume(&link->match, &arrival, &arrived->frame, arrived->payload);
+        muster_whole_frame_consume(&end->match, &arrival, &arrived->frame, arrived->payload);
     if (status == MUSTER_OK) {
-        status = muster_whole_frame_complete(&link->match, &arrival);
+        status = muster_whole_frame_complete(&end->match, &arrival);
     }
     muster_arrival_finish(&arrival);
     return status;
@@ -497,10 +497,10 @@ static muster_status deliver(struct muster_tcp_link *link,
  * checked after each frame. */
 muster_status muster_tcp_bundle_receive_frame(struct muster_tcp_path *path)
 {
-    struct muster_tcp_bundle *bundle = path->link->bundle;
+    struct muster_tcp_bundle *bundle = path->end->bundle;
     struct muster_tcp_arrived_frame *arrived = TAKE(path->arriving);
     if (muster_bundle_arrive(&bundle->frames, arrived->number) != MUSTER_BUNDLE_NEW) {
-        muster_link_mark(path->link->link); /* to send an acknowledgement */
+        muster_link_mark(path->end->link); /* to send an acknowledgement */
         free(arrived);
         return MUSTER_OK;
     }
@@ -508,7 +508,7 @@ muster_status muster_tcp_bundle_receive_frame(struct muster_tcp_path *path)
     while (muster_bundle_has_next(&bundle->frames)) {
         arrived = TAKE(bundle->arrived[muster_bundle_index(bundle->frames.next_in)]);
         muster_bundle_deliver(&bundle->frames, arrived->frame.length);
-        muster_status status = deliver(path->link, arrived);
+        muster_status status = deliver(path->end, arrived);
         free(arrived);
         if (status != MUSTER_OK) {
             return status;
@@ -516,7 +516,7 @@ muster_status muster_tcp_bundle_receive_frame(struct muster_tcp_path *path)
         if (path->pending.watch.retired) {
             return MUSTER_OK;
         }
-        muster_link_mark(path->link->link);
+        muster_link_mark(path->end->link);
         muster_fabric_yield(path->tcp->pending_list.fabric);
         if (path->pending.watch.retired) {
             return MUSTER_OK;

@@ -51,8 +51,8 @@ struct muster_tcp_bundle *muster_tcp_bundle_create(void);
 void muster_tcp_bundle_destroy(struct muster_tcp_bundle *bundle);
 
 /* Sends what the sockets accept. The link may be closed afterwards. */
-void muster_tcp_bundle_flush(struct muster_tcp_link *link);
-void muster_tcp_bundle_withdraw(struct muster_tcp_link *link,
+void muster_tcp_bundle_flush(struct muster_tcp_link *end);
+void muster_tcp_bundle_withdraw(struct muster_tcp_link *end,
                                 const struct muster_operation_id *operation);
 /* The connection sends no more: its frames wait for other connections. */
 void muster_tcp_bundle_abandon(struct muster_tcp_path *path);

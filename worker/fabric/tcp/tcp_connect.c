@@ -107,10 +107,10 @@ void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
         muster_tcp_receive(path);
     }
     if ((events & EPOLLOUT) != 0 && !watch->retired) {
-        if (path->link->bundle != NULL) {
+        if (path->end->bundle != NULL) {
             muster_watch_change(path->tcp->pending_list.fabric, watch, EPOLLIN);
         }
-        muster_link_mark(path->link->link);
+        muster_link_mark(path->end->link);
     }
 }
 

@@ -18,42 +18,41 @@
 #include <unistd.h>
 #include <utlist.h>
 
-static void lose(struct muster_tcp_link *link, const char *what)
+static void lose(struct muster_tcp_link *end, const char *what)
 {
-    muster_link_fail(link->link, MUSTER_LINK_LOST, what);
+    muster_link_fail(end->link, MUSTER_LINK_LOST, what);
 }
 
 /* Adds the reason to the error text. */
-static void note_failure(struct muster_tcp_link *link, const char *address, const char *what)
+static void note_failure(struct muster_tcp_link *end, const char *address, const char *what)
 {
-    char *failures = link->dialling.failures;
+    char *failures = end->dialling.failures;
     size_t used = strlen(failures);
     (void)snprintf(failures + used, MUSTER_REASON_SIZE - used, "%s%s: %s", used == 0 ? "" : "; ",
                    address, what);
 }
 
-static void note_error(struct muster_tcp_link *link, const struct muster_socket_address *remote,
+static void note_error(struct muster_tcp_link *end, const struct muster_socket_address *remote,
                        int error)
 {
     char address[MUSTER_ADDRESS_SIZE];
     muster_address_print(remote, address);
-    link->dialling.refused = link->dialling.refused || error == ECONNREFUSED;
-    link->dialling.out_of_descriptors =
-        link->dialling.out_of_descriptors || muster_is_out_of_descriptors(error);
-    note_failure(link, address, strerror(error));
+    end->dialling.refused = end->dialling.refused || error == ECONNREFUSED;
+    end->dialling.out_of_descriptors =
+        end->dialling.out_of_descriptors || muster_is_out_of_descriptors(error);
+    note_failure(end, address, strerror(error));
 }
 
 /* One attempt -------------------------------------------------------------------------------- */
 
 /* Returns 0, or an error number. */
-static int dial_address(struct muster_tcp_link *link, const struct muster_socket_address *address,
+static int dial_address(struct muster_tcp_link *end, const struct muster_socket_address *address,
                         uint32_t index)
 {
     const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
     int fd = socket(address->storage.ss_family, type, 0);
     int failed = fd < 0 ? errno : 0;
-    if (muster_is_out_of_descriptors(failed) &&
-        muster_pending_make_room(&link->tcp->pending_list)) {
+    if (muster_is_out_of_descriptors(failed) && muster_pending_make_room(&end->tcp->pending_list)) {
         fd = socket(address->storage.ss_family, type, 0);
         failed = fd < 0 ? errno : 0;
     }
@@ -67,16 +66,16 @@ static int dial_address(struct muster_tcp_link *link, const struct muster_socket
         return error;
     }
     struct muster_tcp_path *path =
-        muster_tcp_path_create(link->tcp, fd, MUSTER_PHASE_DIALLING, EPOLLOUT);
+        muster_tcp_path_create(end->tcp, fd, MUSTER_PHASE_DIALLING, EPOLLOUT);
     if (path == NULL) {
         return ENOMEM;
     }
     path->remote = *address;
-    path->link = link;
+    path->end = end;
     path->index = index;
     path->pending.deadline_ns = muster_clock_after_ms(TCP_DIAL_MS);
     if (index == 0) {
-        struct muster_tcp_dialling *dialling = &link->dialling;
+        struct muster_tcp_dialling *dialling = &end->dialling;
         dialling->attempts[dialling->attempt_count++] = path;
         if (dialling->attempts_deadline_ns < path->pending.deadline_ns) {
             path->pending.deadline_ns = dialling->attempts_deadline_ns;
@@ -87,29 +86,29 @@ static int dial_address(struct muster_tcp_link *link, const struct muster_socket
 
 /* The other connections of a bundle ---------------------------------------------------------- */
 
-static void note_missing(struct muster_tcp_link *link)
+static void note_missing(struct muster_tcp_link *end)
 {
-    muster_bundle_path_missing(&link->opening, &link->dialler, link->path_count);
+    muster_bundle_path_missing(&end->opening, &end->dialler, end->path_count);
 }
 
-static uint32_t count_pending(const struct muster_tcp_link *link)
+static uint32_t count_pending(const struct muster_tcp_link *end)
 {
     uint32_t count = 0;
     const struct muster_pending_connection *pending = NULL;
-    DL_FOREACH(link->tcp->pending_list.list, pending)
+    DL_FOREACH(end->tcp->pending_list.list, pending)
     {
-        count += ((const struct muster_tcp_path *)pending)->link == link;
+        count += ((const struct muster_tcp_path *)pending)->end == end;
     }
     return count;
 }
 
 /* Dials the missing connections of a bundle, at the address of the first one. */
-static void dial_further(struct muster_tcp_link *link)
+static void dial_further(struct muster_tcp_link *end)
 {
-    uint32_t have = link->path_count + count_pending(link);
-    for (uint32_t i = have; i < link->opening.wanted; i++) {
-        if (dial_address(link, &link->dialled_address, i) != 0) {
-            note_missing(link);
+    uint32_t have = end->path_count + count_pending(end);
+    for (uint32_t i = have; i < end->opening.wanted; i++) {
+        if (dial_address(end, &end->dialled_address, i) != 0) {
+            note_missing(end);
         }
     }
 }
@@ -118,85 +117,85 @@ static void dial_further(struct muster_tcp_link *link)
 
 /* No attempt is pending, and no address is left: decides whether to retry, to wait, or to lose the
  * link. */
-static void no_attempt_left(struct muster_tcp_link *link)
+static void no_attempt_left(struct muster_tcp_link *end)
 {
-    struct muster_tcp_dialling *dialling = &link->dialling;
-    if (dialling->out_of_descriptors && link->tcp->pending_list.hello_count > 0 &&
-        muster_dialler_retry(&link->dialler)) {
+    struct muster_tcp_dialling *dialling = &end->dialling;
+    if (dialling->out_of_descriptors && end->tcp->pending_list.hello_count > 0 &&
+        muster_dialler_retry(&end->dialler)) {
         return; /* unidentified connections use some descriptors, but not for long */
     }
     if (dialling->out_of_descriptors) {
-        muster_link_out_of_descriptors(link->link, dialling->failures);
+        muster_link_out_of_descriptors(end->link, dialling->failures);
         return;
     }
     if (dialling->crossed) {
-        muster_dialler_crossed(&link->dialler);
+        muster_dialler_crossed(&end->dialler);
         return;
     }
-    if (dialling->peer_closed && muster_dialler_retry(&link->dialler)) {
+    if (dialling->peer_closed && muster_dialler_retry(&end->dialler)) {
         return;
     }
     if (!dialling->refused && !dialling->peer_closed &&
         muster_clock_ns() < dialling->await_peer_until_ns) {
         dialling->awaiting_peer = true; /* the peer may be able to dial this member */
-        link->dialler.redial_ns = dialling->await_peer_until_ns;
+        end->dialler.redial_ns = dialling->await_peer_until_ns;
         return;
     }
-    lose(link, dialling->count > 0 ? dialling->failures : "it has no TCP address");
+    lose(end, dialling->count > 0 ? dialling->failures : "it has no TCP address");
 }
 
 /* Dials the next address at which connect() does not fail at once. */
-static void dial_next_address(struct muster_tcp_link *link)
+static void dial_next_address(struct muster_tcp_link *end)
 {
-    struct muster_tcp_dialling *dialling = &link->dialling;
-    const struct muster_peer *peer = &link->link->peer;
+    struct muster_tcp_dialling *dialling = &end->dialling;
+    const struct muster_peer *peer = &end->link->peer;
     while (dialling->next < dialling->count) {
         const char *text = peer->addresses[dialling->order[dialling->next++]];
         struct muster_socket_address address;
         if (muster_address_parse(text, &address) != MUSTER_OK) {
-            note_failure(link, text, "cannot be read");
+            note_failure(end, text, "cannot be read");
             continue;
         }
-        int error = dial_address(link, &address, 0);
+        int error = dial_address(end, &address, 0);
         if (error == 0) {
             bool more = dialling->next < dialling->count;
-            link->dialler.redial_ns = more ? muster_clock_after_ms(TCP_STAGGER_MS) : MUSTER_NEVER;
+            end->dialler.redial_ns = more ? muster_clock_after_ms(TCP_STAGGER_MS) : MUSTER_NEVER;
             return;
         }
-        note_error(link, &address, error);
+        note_error(end, &address, error);
     }
-    link->dialler.redial_ns = MUSTER_NEVER;
+    end->dialler.redial_ns = MUSTER_NEVER;
     if (dialling->attempt_count == 0) {
-        no_attempt_left(link);
+        no_attempt_left(end);
     }
 }
 
-void muster_tcp_dial(struct muster_tcp_link *link)
+void muster_tcp_dial(struct muster_tcp_link *end)
 {
-    const struct muster_fabric *fabric = link->tcp->pending_list.fabric;
-    struct muster_tcp_dialling *dialling = &link->dialling;
-    const struct muster_peer *peer = &link->link->peer;
+    const struct muster_fabric *fabric = end->tcp->pending_list.fabric;
+    struct muster_tcp_dialling *dialling = &end->dialling;
+    const struct muster_peer *peer = &end->link->peer;
     memset(dialling, 0, sizeof *dialling);
     dialling->await_peer_until_ns = muster_clock_after_ms(TCP_DIAL_MS);
     dialling->attempts_deadline_ns = muster_clock_after_ms(TCP_REACH_MS);
     dialling->count = muster_addresses_order(
-        &link->tcp->host_addresses, peer, strcmp(peer->host, fabric->host) == 0, dialling->order);
-    muster_random_bytes(&link->opening.ticket, sizeof link->opening.ticket);
-    link->opening.ticket |= 1; /* 0 is none */
-    dial_next_address(link);
+        &end->tcp->host_addresses, peer, strcmp(peer->host, fabric->host) == 0, dialling->order);
+    muster_random_bytes(&end->opening.ticket, sizeof end->opening.ticket);
+    end->opening.ticket |= 1; /* 0 is none */
+    dial_next_address(end);
 }
 
-void muster_tcp_dial_due(struct muster_tcp_link *link)
+void muster_tcp_dial_due(struct muster_tcp_link *end)
 {
-    const struct muster_tcp_dialling *dialling = &link->dialling;
-    if (link->link->state == MUSTER_LINK_OPEN) {
-        dial_further(link);
+    const struct muster_tcp_dialling *dialling = &end->dialling;
+    if (end->link->state == MUSTER_LINK_OPEN) {
+        dial_further(end);
     } else if (dialling->next < dialling->count) {
-        dial_next_address(link);
+        dial_next_address(end);
     } else if (dialling->awaiting_peer) {
-        lose(link, dialling->failures);
+        lose(end, dialling->failures);
     } else {
-        muster_tcp_dial(link);
+        muster_tcp_dial(end);
     }
 }
 
@@ -204,21 +203,21 @@ void muster_tcp_dial_due(struct muster_tcp_link *link)
 static void attempt_failed(struct muster_tcp_path *path, const char *what)
 {
     char address[MUSTER_ADDRESS_SIZE];
-    struct muster_tcp_link *link = path->link;
+    struct muster_tcp_link *end = path->end;
     bool first = path->index == 0;
     muster_address_print(&path->remote, address);
-    note_failure(link, address, what);
+    note_failure(end, address, what);
     muster_tcp_path_close(path);
     if (first) {
-        dial_next_address(link);
+        dial_next_address(end);
     } else {
-        note_missing(link);
+        note_missing(end);
     }
 }
 
 void muster_tcp_dial_failed(struct muster_tcp_path *path, int error)
 {
-    path->link->dialling.refused = path->link->dialling.refused || error == ECONNREFUSED;
+    path->end->dialling.refused = path->end->dialling.refused || error == ECONNREFUSED;
     attempt_failed(path, strerror(error));
 }
 
@@ -233,9 +232,9 @@ static void await_answer(struct muster_tcp_path *path)
 
 static void send_hello(struct muster_tcp_path *path)
 {
-    struct muster_tcp_link *link = path->link;
-    struct muster_hello hello = muster_hello_to(link->link);
-    hello.ticket = link->opening.ticket;
+    struct muster_tcp_link *end = path->end;
+    struct muster_hello hello = muster_hello_to(end->link);
+    hello.ticket = end->opening.ticket;
     hello.index = (uint8_t)path->index;
     hello.connections = (uint8_t)path->tcp->connections;
     unsigned char bytes[MUSTER_HELLO_SIZE];
@@ -248,15 +247,15 @@ static void send_hello(struct muster_tcp_path *path)
         return;
     }
     await_answer(path);
-    if (path->index == 0 && link->dialling.next < link->dialling.count) {
-        link->dialler.redial_ns = muster_clock_after_ms(TCP_ANSWER_STAGGER_MS);
+    if (path->index == 0 && end->dialling.next < end->dialling.count) {
+        end->dialler.redial_ns = muster_clock_after_ms(TCP_ANSWER_STAGGER_MS);
     }
 }
 
 /* The peer has closed the connection before it answered, or TLS has failed. */
 static void greeting_failed(struct muster_tcp_path *path, int error)
 {
-    struct muster_tcp_dialling *dialling = &path->link->dialling;
+    struct muster_tcp_dialling *dialling = &path->end->dialling;
     if (path->tls != NULL && error != 0 && !muster_tls_is_disconnected(path->tls)) {
         dialling->refused = true;
     } else {
@@ -311,8 +310,8 @@ void muster_tcp_connected(struct muster_tcp_path *path)
  * whose hello has been sent are kept, because the accepted one is among them. */
 static void cross_attempts(struct muster_tcp_path *path)
 {
-    struct muster_tcp_link *link = path->link;
-    struct muster_tcp_dialling *dialling = &link->dialling;
+    struct muster_tcp_link *end = path->end;
+    struct muster_tcp_dialling *dialling = &end->dialling;
     dialling->crossed = true;
     dialling->next = dialling->count;
     muster_tcp_path_close(path);
@@ -321,30 +320,30 @@ static void cross_attempts(struct muster_tcp_path *path)
             muster_tcp_path_close(dialling->attempts[i - 1]);
         }
     }
-    dial_next_address(link);
+    dial_next_address(end);
 }
 
 /* The peer's answer to an attempt to open the link: opens it, waits, tries the next address, or
  * loses it. */
 static void handle_verdict(struct muster_tcp_path *path, enum muster_verdict verdict)
 {
-    struct muster_tcp_link *link = path->link;
+    struct muster_tcp_link *end = path->end;
     switch (verdict) {
     case MUSTER_WELCOME:
-        link->dialled_address = path->remote;
-        link->opening.wanted = path->tcp->connections;
-        muster_tcp_open_link(path, link, path->tcp->connections);
-        dial_further(link);
+        end->dialled_address = path->remote;
+        end->opening.wanted = path->tcp->connections;
+        muster_tcp_open_link(path, end, path->tcp->connections);
+        dial_further(end);
         break;
     case MUSTER_WAIT:
-        link->dialler.redial_ns = MUSTER_NEVER;
-        muster_tcp_attempts_close(link, path);
+        end->dialler.redial_ns = MUSTER_NEVER;
+        muster_tcp_attempts_close(end, path);
         break;
     case MUSTER_REFUSED_CROSSED:
         cross_attempts(path);
         break;
     case MUSTER_REFUSED_LOST: /* the peer itself has lost the link */
-        lose(link, muster_verdict_text(verdict));
+        lose(end, muster_verdict_text(verdict));
         break;
     case MUSTER_REFUSED_VERSION:
     case MUSTER_REFUSED_TOKEN:
@@ -353,7 +352,7 @@ static void handle_verdict(struct muster_tcp_path *path, enum muster_verdict ver
     case MUSTER_REFUSED_TLS:
     case MUSTER_REFUSED_PLAIN:
     case MUSTER_REFUSED_VERBS:
-        link->dialling.refused = true;
+        end->dialling.refused = true;
         attempt_failed(path, muster_verdict_text(verdict));
     }
 }
@@ -362,12 +361,12 @@ static void handle_verdict(struct muster_tcp_path *path, enum muster_verdict ver
  * connections, too, which violates the protocol. */
 static void handle_further_verdict(struct muster_tcp_path *path, enum muster_verdict verdict)
 {
-    struct muster_tcp_link *link = path->link;
-    if (verdict == MUSTER_WELCOME && link->path_count < MUSTER_CONNECTIONS_MAX) {
-        muster_tcp_add_path(path, link);
+    struct muster_tcp_link *end = path->end;
+    if (verdict == MUSTER_WELCOME && end->path_count < MUSTER_CONNECTIONS_MAX) {
+        muster_tcp_add_path(path, end);
     } else if (verdict != MUSTER_WAIT) {
         muster_tcp_path_close(path);
-        note_missing(link);
+        note_missing(end);
     }
 }
 
@@ -385,7 +384,7 @@ static bool read_one_answer(struct muster_tcp_path *path)
     }
     path->have = 0;
     if (muster_answer_decode(path->header, &verdict) != MUSTER_OK) {
-        path->link->dialling.refused = true;
+        path->end->dialling.refused = true;
         attempt_failed(path, muster_last_error());
         return false;
     }

@@ -9,7 +9,7 @@
 
 void muster_tcp_path_lost(struct muster_tcp_path *path, const char *what)
 {
-    struct muster_tcp_link *end = path->link;
+    struct muster_tcp_link *end = path->end;
     struct muster_link *link = end->link;
     if (end->bundle == NULL || end->path_count == 1 || end->goodbye_sent) {
         muster_link_fail(link, end->goodbye_queued ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST,

@@ -34,58 +34,58 @@ static void leave_attempts(struct muster_tcp_dialling *dialling, const struct mu
     }
 }
 
-static void leave_paths(struct muster_tcp_link *link, const struct muster_tcp_path *path)
+static void leave_paths(struct muster_tcp_link *end, const struct muster_tcp_path *path)
 {
-    if (link->paths[path->place] != path) {
+    if (end->paths[path->place] != path) {
         return;
     }
-    link->paths[path->place] = NULL;
-    link->path_count--;
-    link->path = NULL;
-    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX && link->path == NULL; i++) {
-        link->path = link->paths[i];
+    end->paths[path->place] = NULL;
+    end->path_count--;
+    end->path = NULL;
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX && end->path == NULL; i++) {
+        end->path = end->paths[i];
     }
 }
 
 static void leave_link(struct muster_tcp_path *path)
 {
-    struct muster_tcp_link *link = path->link;
-    path->link = NULL;
-    leave_paths(link, path);
-    leave_attempts(&link->dialling, path);
+    struct muster_tcp_link *end = path->end;
+    path->end = NULL;
+    leave_paths(end, path);
+    leave_attempts(&end->dialling, path);
 }
 
 void muster_tcp_path_close(struct muster_tcp_path *path)
 {
     muster_pending_remove(&path->pending);
     muster_arrival_finish(&path->in);
-    if (path->link != NULL) {
+    if (path->end != NULL) {
         leave_link(path);
     }
     muster_watch_retire(path->tcp->pending_list.fabric, &path->pending.watch);
 }
 
-void muster_tcp_paths_close(struct muster_tcp_link *link)
+void muster_tcp_paths_close(struct muster_tcp_link *end)
 {
     struct muster_pending_connection *pending = NULL;
     struct muster_pending_connection *next = NULL;
-    DL_FOREACH_SAFE(link->tcp->pending_list.list, pending, next)
+    DL_FOREACH_SAFE(end->tcp->pending_list.list, pending, next)
     {
         struct muster_tcp_path *path = (struct muster_tcp_path *)pending;
-        if (path->link == link) {
+        if (path->end == end) {
             muster_tcp_path_close(path);
         }
     }
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        if (link->paths[i] != NULL) {
-            muster_tcp_path_close(link->paths[i]);
+        if (end->paths[i] != NULL) {
+            muster_tcp_path_close(end->paths[i]);
         }
     }
 }
 
-void muster_tcp_attempts_close(struct muster_tcp_link *link, const struct muster_tcp_path *except)
+void muster_tcp_attempts_close(struct muster_tcp_link *end, const struct muster_tcp_path *except)
 {
-    struct muster_tcp_dialling *dialling = &link->dialling;
+    struct muster_tcp_dialling *dialling = &end->dialling;
     dialling->next = dialling->count;
     dialling->awaiting_peer = false;
     for (uint32_t i = dialling->attempt_count; i > 0; i--) {

@@ -11,12 +11,12 @@ enum { READS_MAX = 8 }; /* system calls before other links have their turn */
 
 static void reject_peer(struct muster_tcp_path *path)
 {
-    muster_whole_frame_reject(path->link->link, path->link->goodbye_queued);
+    muster_whole_frame_reject(path->end->link, path->end->goodbye_queued);
 }
 
 static bool is_bundled(const struct muster_tcp_path *path)
 {
-    return path->link->bundle != NULL;
+    return path->end->bundle != NULL;
 }
 
 static void complete_frame(struct muster_tcp_path *path)
@@ -26,7 +26,7 @@ static void complete_frame(struct muster_tcp_path *path)
         if (muster_tcp_bundle_receive_frame(path) != MUSTER_OK && !path->pending.watch.retired) {
             reject_peer(path);
         }
-    } else if (muster_whole_frame_complete(&path->link->match, &path->in) != MUSTER_OK) {
+    } else if (muster_whole_frame_complete(&path->end->match, &path->in) != MUSTER_OK) {
         reject_peer(path);
     }
 }
@@ -52,7 +52,7 @@ static void begin_frame(struct muster_tcp_path *path)
         return;
     }
     if (muster_frame_decode(path->header, &frame) != MUSTER_OK ||
-        muster_match_header(&path->link->match, &frame, &path->in) != MUSTER_OK) {
+        muster_match_header(&path->end->match, &frame, &path->in) != MUSTER_OK) {
         reject_peer(path);
         return;
     }
@@ -96,7 +96,7 @@ static void payload_received(struct muster_tcp_path *path, uint32_t size)
         }
         return;
     }
-    muster_arrival_filled(&path->link->match, &path->in, size);
+    muster_arrival_filled(&path->end->match, &path->in, size);
     if (!path->pending.watch.retired && path->in.remaining == 0) {
         complete_frame(path);
     }

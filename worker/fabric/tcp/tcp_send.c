@@ -25,7 +25,7 @@ static void fill_frames(struct muster_tcp_path *path)
     }
     while (path->frame_count < TCP_FRAMES_MAX && bytes < CALL_BYTES) {
         struct muster_tcp_sent_frame *out = &path->frames[path->frame_count];
-        if (!muster_match_next(&path->link->match, &out->frame)) {
+        if (!muster_match_next(&path->end->match, &out->frame)) {
             return;
         }
         out->sent = 0;
@@ -102,7 +102,7 @@ static void complete_accepted(struct muster_tcp_path *path)
         struct muster_outgoing frame = path->frames[0].frame;
         path->accepted_count--;
         remove_frame(path, 0);
-        muster_match_sent(&path->link->match, &frame);
+        muster_match_sent(&path->end->match, &frame);
     }
 }
 
@@ -129,17 +129,17 @@ static void swap_control(struct muster_tcp_path *path)
         struct muster_frame_queue empty = path->control;
         empty.start = 0;
         empty.end = 0;
-        path->control = path->link->match.control;
-        path->link->match.control = empty;
+        path->control = path->end->match.control;
+        path->end->match.control = empty;
     }
 }
 
 static void send_end_of_stream(struct muster_tcp_path *path)
 {
     muster_tcp_path_watch(path, false);
-    struct muster_tcp_link *link = path->link;
-    if (link->goodbye_queued && !link->goodbye_sent) {
-        link->goodbye_sent = true;
+    struct muster_tcp_link *end = path->end;
+    if (end->goodbye_queued && !end->goodbye_sent) {
+        end->goodbye_sent = true;
         muster_tcp_path_shutdown(path);
     }
 }
@@ -189,7 +189,7 @@ void muster_tcp_flush(struct muster_tcp_path *path)
     int calls = 0;
     while (flush_once(path)) {
         if (++calls == CALLS_MAX) {
-            muster_link_mark(path->link->link);
+            muster_link_mark(path->end->link);
             return;
         }
     }
@@ -212,14 +212,14 @@ void muster_tcp_send_withdraw(struct muster_tcp_path *path,
             continue;
         }
         if (out->sent == 0) {
-            muster_match_unsent(&path->link->match, &out->frame);
+            muster_match_unsent(&path->end->match, &out->frame);
             remove_frame(path, i - 1);
             continue;
         }
         /* Partly sent: the peer needs the rest to find the next frame; it is sent from a copy. */
         out->copy = malloc(out->frame.size + 1);
         if (out->copy == NULL) {
-            path->link->match.broken = true;
+            path->end->match.broken = true;
             path->send_failed = true;
         } else if (out->frame.size > 0) {
             memcpy(out->copy, out->frame.data, out->frame.size);

@@ -47,63 +47,63 @@ bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_
 
 /* Paths of a link ------------------------------------------------------------------------------ */
 
-static bool is_opening(const struct muster_verbs_link *link)
+static bool is_opening(const struct muster_verbs_link *end)
 {
-    return link->link->state == MUSTER_LINK_OPENING;
+    return end->link->state == MUSTER_LINK_OPENING;
 }
 
-static struct muster_verbs_device *device_of(const struct muster_verbs_link *link, uint32_t place)
+static struct muster_verbs_device *device_of(const struct muster_verbs_link *end, uint32_t place)
 {
-    return &link->verbs->devices[place % link->verbs->device_count];
+    return &end->verbs->devices[place % end->verbs->device_count];
 }
 
-static void place_path(struct muster_verbs_path *path, struct muster_verbs_link *link,
+static void place_path(struct muster_verbs_path *path, struct muster_verbs_link *end,
                        uint32_t place)
 {
-    path->link = link;
+    path->end = end;
     path->place = place;
-    path->device = device_of(link, place);
-    link->paths[place] = path;
-    link->path_end = place < link->path_end ? link->path_end : place + 1;
+    path->device = device_of(end, place);
+    end->paths[place] = path;
+    end->path_end = place < end->path_end ? end->path_end : place + 1;
 }
 
-static void path_missing(struct muster_verbs_link *link)
+static void path_missing(struct muster_verbs_link *end)
 {
-    muster_bundle_path_missing(&link->opening, &link->dialler, muster_verbs_count_usable(link));
+    muster_bundle_path_missing(&end->opening, &end->dialler, muster_verbs_count_usable(end));
 }
 
 /* The path cannot be opened: closes it, and the link tries another transport if this path was to
  * open it. False: the link is closed now. */
 static bool drop_path(struct muster_verbs_path *path, const char *what)
 {
-    struct muster_verbs_link *link = path->link;
-    if (is_opening(link)) {
-        muster_link_try_next(link->link, what);
+    struct muster_verbs_link *end = path->end;
+    if (is_opening(end)) {
+        muster_link_try_next(end->link, what);
         return false;
     }
-    muster_log(MUSTER_LOG_DEBUG, "peer=%u no further path over RDMA: %s", link->link->rank, what);
+    muster_log(MUSTER_LOG_DEBUG, "peer=%u no further path over RDMA: %s", end->link->rank, what);
     bool drained = muster_verbs_drain(path, what);
     if (path->proven && (!drained || !muster_verbs_abandon_receives(path))) {
         /* Frames that followed the proof may be lost. */
-        muster_link_fail(link->link, MUSTER_LINK_LOST, what);
+        muster_link_fail(end->link, MUSTER_LINK_LOST, what);
         return false;
     }
     muster_verbs_path_close(path);
-    muster_verbs_vacate(link); /* the peer may have opened it, and sent by it */
-    path_missing(link);
-    muster_link_mark(link->link);
+    muster_verbs_vacate(end); /* the peer may have opened it, and sent by it */
+    path_missing(end);
+    muster_link_mark(end->link);
     return true;
 }
 
 /* Tells the user that this member cannot have RDMA links or paths, and why: the fault is not one of
  * this pair only. A missing link is a warning. A missing further path is a warning once; later ones
  * are logged at level debug, until the link loses a path. */
-static void log_unavailable(struct muster_verbs_link *link)
+static void log_unavailable(struct muster_verbs_link *end)
 {
-    bool again = !is_opening(link) && link->warned;
-    link->warned = !is_opening(link);
+    bool again = !is_opening(end) && end->warned;
+    end->warned = !is_opening(end);
     muster_log(again ? MUSTER_LOG_DEBUG : MUSTER_LOG_WARN, "peer=%u %s over RDMA: %s",
-               link->link->rank, is_opening(link) ? "no link" : "no further path",
+               end->link->rank, is_opening(end) ? "no link" : "no further path",
                muster_last_error());
 }
 
@@ -111,12 +111,12 @@ static void log_unavailable(struct muster_verbs_link *link)
 
 static void log_open(const struct muster_verbs_path *path)
 {
-    const struct muster_link *link = path->link->link;
+    const struct muster_link *link = path->end->link;
     char there[MUSTER_ADDRESS_SIZE];
     struct muster_socket_address remote = {.size = sizeof remote.storage};
     (void)getpeername(path->pending.watch.fd, (struct sockaddr *)&remote.storage, &remote.size);
     muster_verbs_print_address(&remote, there);
-    bool opens = is_opening(path->link);
+    bool opens = is_opening(path->end);
     muster_log(opens ? MUSTER_LOG_INFO : MUSTER_LOG_DEBUG,
                "peer=%u host=%s %s over RDMA device %s to %s", link->rank, link->peer.host,
                opens ? "link" : "further path", path->device->name, there);
@@ -124,16 +124,16 @@ static void log_open(const struct muster_verbs_path *path)
 
 static void open_path(struct muster_verbs_path *path)
 {
-    struct muster_verbs_link *link = path->link;
+    struct muster_verbs_link *end = path->end;
     log_open(path);
     muster_pending_remove(&path->pending);
-    if (!is_opening(link)) {
-        muster_bundle_path_opened(&link->dialler);
+    if (!is_opening(end)) {
+        muster_bundle_path_opened(&end->dialler);
         return;
     }
-    link->opening.wanted = path->dialler ? link->verbs->connections : 0;
-    link->dialler.redial_ns = link->opening.wanted > 1 ? muster_clock_ns() : MUSTER_NEVER;
-    muster_link_opened(link->link);
+    end->opening.wanted = path->dialler ? end->verbs->connections : 0;
+    end->dialler.redial_ns = end->opening.wanted > 1 ? muster_clock_ns() : MUSTER_NEVER;
+    muster_link_opened(end->link);
 }
 
 /* The peer's greeting has arrived. The acceptor answers with its own; the dialler sends the proof.
@@ -160,7 +160,7 @@ static bool proof_failed(struct muster_verbs_path *path, const char *what)
                            "%.90s: the network may carry no packets as large as the RDMA devices' "
                            "(MTU), or drop UDP port 4791",
                            what);
-    log_unavailable(path->link);
+    log_unavailable(path->end);
     return drop_path(path, muster_last_error());
 }
 
@@ -170,7 +170,7 @@ bool muster_verbs_prove(struct muster_verbs_path *path)
         return true;
     }
     if (path->connecting && connect_path(path) != MUSTER_OK) {
-        log_unavailable(path->link);
+        log_unavailable(path->end);
         return drop_path(path, muster_last_error());
     }
     if (path->failure[0] != '\0') {
@@ -203,9 +203,9 @@ static bool is_verbs_address(const char *address)
 }
 
 /* The peer's RDMA address for this place, modulo their number. */
-static const char *find_address(const struct muster_verbs_link *link, uint32_t place)
+static const char *find_address(const struct muster_verbs_link *end, uint32_t place)
 {
-    const struct muster_peer *peer = &link->link->peer;
+    const struct muster_peer *peer = &end->link->peer;
     const char *found[MUSTER_ADDRESSES_MAX] = {""};
     uint32_t count = 0;
     for (uint32_t i = 0; i < peer->address_count; i++) {
@@ -218,11 +218,11 @@ static const char *find_address(const struct muster_verbs_link *link, uint32_t p
 
 /* Does not dial if the port is down: the kernel would then try for a second to resolve the peer,
  * and the fabric would make no progress meanwhile. */
-static struct muster_verbs_path *dial_path(struct muster_verbs_link *link, uint32_t place)
+static struct muster_verbs_path *dial_path(struct muster_verbs_link *end, uint32_t place)
 {
     struct muster_socket_address remote;
-    if (muster_verbs_check_port(device_of(link, place)) != MUSTER_OK ||
-        muster_verbs_parse_address(find_address(link, place), &remote) != MUSTER_OK) {
+    if (muster_verbs_check_port(device_of(end, place)) != MUSTER_OK ||
+        muster_verbs_parse_address(find_address(end, place), &remote) != MUSTER_OK) {
         return NULL;
     }
     AUTO_CLOSE int fd =
@@ -233,44 +233,44 @@ static struct muster_verbs_path *dial_path(struct muster_verbs_link *link, uint3
         return NULL;
     }
     struct muster_verbs_path *path =
-        muster_verbs_path_create(link->verbs, TAKE_FD(fd), MUSTER_PHASE_DIALLING, EPOLLOUT);
+        muster_verbs_path_create(end->verbs, TAKE_FD(fd), MUSTER_PHASE_DIALLING, EPOLLOUT);
     if (path == NULL) {
         (void)muster_error_set(MUSTER_FATAL, "out of memory");
         return NULL;
     }
-    place_path(path, link, place);
+    place_path(path, end, place);
     path->dialler = true;
     path->pending.deadline_ns = muster_clock_after_ms(VERBS_DIAL_MS);
     return path;
 }
 
-static void dial_missing(struct muster_verbs_link *link)
+static void dial_missing(struct muster_verbs_link *end)
 {
-    for (uint32_t place = 0; place < link->opening.wanted; place++) {
-        if (link->paths[place] == NULL && dial_path(link, place) == NULL) {
-            log_unavailable(link);
-            path_missing(link);
+    for (uint32_t place = 0; place < end->opening.wanted; place++) {
+        if (end->paths[place] == NULL && dial_path(end, place) == NULL) {
+            log_unavailable(end);
+            path_missing(end);
         }
     }
 }
 
-void muster_verbs_dial(struct muster_verbs_link *link)
+void muster_verbs_dial(struct muster_verbs_link *end)
 {
-    link->dialler.redial_ns = MUSTER_NEVER;
-    if (!is_opening(link)) {
-        dial_missing(link);
+    end->dialler.redial_ns = MUSTER_NEVER;
+    if (!is_opening(end)) {
+        dial_missing(end);
         return;
     }
-    muster_random_bytes(&link->opening.ticket, sizeof link->opening.ticket);
-    if (dial_path(link, 0) == NULL) {
-        muster_link_try_next(link->link, muster_last_error());
+    muster_random_bytes(&end->opening.ticket, sizeof end->opening.ticket);
+    if (dial_path(end, 0) == NULL) {
+        muster_link_try_next(end->link, muster_last_error());
     }
 }
 
 static void connection_closed(struct muster_verbs_path *path)
 {
-    if (is_opening(path->link)) {
-        muster_pending_handle_close(&path->pending, path->link->link);
+    if (is_opening(path->end)) {
+        muster_pending_handle_close(&path->pending, path->end->link);
     } else {
         (void)drop_path(path, "it closes the connection without an answer");
     }
@@ -280,7 +280,7 @@ static void connection_closed(struct muster_verbs_path *path)
  * describes it. */
 static void connected(struct muster_verbs_path *path)
 {
-    struct muster_verbs_link *link = path->link;
+    struct muster_verbs_link *end = path->end;
     unsigned char bytes[VERBS_HELLO_SIZE];
     struct muster_verbs_greeting greeting;
     int error = 0;
@@ -291,14 +291,14 @@ static void connected(struct muster_verbs_path *path)
         return;
     }
     if (muster_verbs_pair_create(path) != MUSTER_OK) {
-        log_unavailable(link);
+        log_unavailable(end);
         (void)drop_path(path, muster_last_error());
         return;
     }
-    struct muster_hello hello = muster_hello_to(link->link);
-    hello.ticket = link->opening.ticket;
-    hello.index = is_opening(link) ? 0 : (uint8_t)(path->place + 1);
-    hello.connections = (uint8_t)link->verbs->connections;
+    struct muster_hello hello = muster_hello_to(end->link);
+    hello.ticket = end->opening.ticket;
+    hello.index = is_opening(end) ? 0 : (uint8_t)(path->place + 1);
+    hello.connections = (uint8_t)end->verbs->connections;
     muster_hello_encode(&hello, bytes);
     muster_verbs_greeting_of(path, &greeting);
     muster_verbs_greeting_encode(&greeting, bytes + MUSTER_HELLO_SIZE);
@@ -316,7 +316,7 @@ static void connect_later(struct muster_verbs_path *path)
 {
     muster_pending_await_proof(&path->pending);
     path->connecting = true;
-    muster_link_mark(path->link->link);
+    muster_link_mark(path->end->link);
 }
 
 static void handle_answer(struct muster_verbs_path *path)
@@ -326,8 +326,8 @@ static void handle_answer(struct muster_verbs_path *path)
         (void)drop_path(path, "its answer is not that of a Muster peer");
     } else if (verdict == MUSTER_WAIT) {
         path->have = 0;
-    } else if (verdict != MUSTER_WELCOME && is_opening(path->link)) {
-        muster_pending_handle_refusal(&path->pending, path->link->link, verdict);
+    } else if (verdict != MUSTER_WELCOME && is_opening(path->end)) {
+        muster_pending_handle_refusal(&path->pending, path->end->link, verdict);
     } else if (verdict != MUSTER_WELCOME) {
         (void)drop_path(path, muster_verdict_text(verdict));
     } else if (muster_verbs_greeting_decode(path->bytes + MUSTER_ANSWER_SIZE, &path->peer) !=
@@ -351,16 +351,16 @@ static void read_answer(struct muster_verbs_path *path)
 /* Accepting ---------------------------------------------------------------------------------- */
 
 /* Accepts a path: refuses it at once, or answers later, when the queue pair is connected. */
-static void accept_path(struct muster_verbs_path *path, struct muster_verbs_link *link,
+static void accept_path(struct muster_verbs_path *path, struct muster_verbs_link *end,
                         uint32_t place)
 {
-    place_path(path, link, place);
+    place_path(path, end, place);
     if (muster_verbs_check_port(path->device) == MUSTER_OK &&
         muster_verbs_pair_create(path) == MUSTER_OK) {
         connect_later(path);
         return;
     }
-    log_unavailable(link);
+    log_unavailable(end);
     (void)muster_verbs_answer(&path->pending, MUSTER_REFUSED_VERBS);
     (void)drop_path(path, muster_last_error());
 }
@@ -431,12 +431,12 @@ static void read_end(struct muster_verbs_path *path)
         return;
     }
     /* The proof may have arrived before, and frames after it. */
-    struct muster_verbs_link *link = path->link;
+    struct muster_verbs_link *end = path->end;
     uint32_t place = path->place;
     muster_verbs_handle_all(path->verbs);
     if (!path->proven) {
         (void)proof_failed(path, "it gives up the RDMA connection");
-    } else if (muster_verbs_prove(path) && link->paths[place] == path) {
+    } else if (muster_verbs_prove(path) && end->paths[place] == path) {
         (void)muster_verbs_connection_ended(path, what);
     }
 }

@@ -81,7 +81,7 @@ static void handle_completion(struct muster_verbs *verbs, const struct ibv_wc *c
         (void)snprintf(what, sizeof what, "it violates the protocol: %.160s", muster_last_error());
         muster_verbs_note_failure(path, what);
     }
-    muster_link_mark(path->link->link);
+    muster_link_mark(path->end->link);
 }
 
 bool muster_verbs_poll(struct muster_verbs *verbs)
@@ -153,7 +153,7 @@ static void fail_paths(struct muster_verbs *verbs, const struct muster_verbs_dev
     {
         if (path->device == device && (pair == NULL || path->pair == pair)) {
             muster_verbs_note_failure(path, what);
-            muster_link_mark(path->link->link);
+            muster_link_mark(path->end->link);
         }
     }
 }

@@ -25,11 +25,11 @@ bool muster_verbs_drain(struct muster_verbs_path *path, const char *what)
     return path->receives == 0;
 }
 
-uint32_t muster_verbs_count_usable(const struct muster_verbs_link *link)
+uint32_t muster_verbs_count_usable(const struct muster_verbs_link *end)
 {
     uint32_t count = 0;
-    for (uint32_t place = 0; place < link->path_end; place++) {
-        count += link->paths[place] != NULL && muster_verbs_path_is_usable(link->paths[place]);
+    for (uint32_t place = 0; place < end->path_end; place++) {
+        count += end->paths[place] != NULL && muster_verbs_path_is_usable(end->paths[place]);
     }
     return count;
 }
@@ -38,7 +38,7 @@ uint32_t muster_verbs_count_usable(const struct muster_verbs_link *link)
  * link has ended. */
 static bool lose(struct muster_verbs_path *path, const char *what)
 {
-    struct muster_verbs_link *end = path->link;
+    struct muster_verbs_link *end = path->end;
     struct muster_link *link = end->link;
     uint32_t others = muster_verbs_count_usable(end) - muster_verbs_path_is_usable(path);
     if (others == 0 || end->goodbye_queued || path->unrecoverable ||
@@ -75,7 +75,7 @@ bool muster_verbs_receive(struct muster_verbs_link *end)
 
 bool muster_verbs_connection_ended(struct muster_verbs_path *path, const char *what)
 {
-    struct muster_verbs_link *end = path->link;
+    struct muster_verbs_link *end = path->end;
     struct muster_link *link = end->link;
     enum muster_verbs_delivery delivery = VERBS_DELIVERED_FRAME;
     while (delivery == VERBS_DELIVERED_FRAME) {

@@ -89,8 +89,8 @@ struct muster_verbs_path {
     struct muster_pending_connection pending; /* first: the path is found by it */
     struct muster_verbs *verbs;
     struct muster_verbs_device *device;
-    struct muster_verbs_link *link; /* NULL until the peer is known */
-    uint32_t place;                 /* in link->paths */
+    struct muster_verbs_link *end; /* NULL until the peer is known */
+    uint32_t place;                /* in link->paths */
     unsigned char bytes[VERBS_HELLO_SIZE];
     uint32_t have;
     bool dialler;
@@ -214,13 +214,13 @@ bool muster_verbs_path_is_usable(const struct muster_verbs_path *path);
 
 /* Sends frames as long as there is room, retransmissions first; then credits, if the peer may need
  * them. */
-void muster_verbs_flush(struct muster_verbs_link *link);
+void muster_verbs_flush(struct muster_verbs_link *end);
 /* Retransmits the frames of lost paths. False: there was no room for all of them. */
-bool muster_verbs_retransmit(struct muster_verbs_link *link);
+bool muster_verbs_retransmit(struct muster_verbs_link *end);
 /* The device has acknowledged the send from this slot. */
 void muster_verbs_acknowledged(struct muster_verbs_path *path, uint32_t slot);
 /* Completes the transfers of acknowledged frames. */
-void muster_verbs_end_sends(struct muster_verbs_link *link);
+void muster_verbs_end_sends(struct muster_verbs_link *end);
 /* Releases the frame's registrations. */
 void muster_verbs_release_registrations(struct muster_verbs_out_frame *out);
 /* The path has failed: its frames wait for other paths. False: out of memory. */
@@ -229,7 +229,7 @@ MUSTER_CHECKED bool muster_verbs_abandon_sends(struct muster_verbs_path *path);
 void muster_verbs_end_registrations(struct muster_verbs *verbs,
                                     const struct muster_transfer *transfer);
 /* Frees the window; all queue pairs are destroyed. */
-void muster_verbs_finish_sends(struct muster_verbs_link *link);
+void muster_verbs_finish_sends(struct muster_verbs_link *end);
 /* Sends a packet of a full MTU, which proves that such packets reach the peer. */
 void muster_verbs_send_proof(struct muster_verbs_path *path);
 
@@ -251,8 +251,8 @@ MUSTER_CHECKED bool muster_verbs_abandon_receives(struct muster_verbs_path *path
 /* A path was lost. The peer retransmits its frames on other paths, whose receive slots may all be
  * occupied by later frames, which wait for the missing ones. So frames that wait are copied out of
  * their slots, now and for the next MUSTER_BUNDLE_AHEAD_MAX numbers. */
-void muster_verbs_vacate(struct muster_verbs_link *link);
-void muster_verbs_finish_receives(struct muster_verbs_link *link);
+void muster_verbs_vacate(struct muster_verbs_link *end);
+void muster_verbs_finish_receives(struct muster_verbs_link *end);
 
 /* verbs_events.c: what the devices report ------------------------------------------------------ */
 
@@ -270,7 +270,7 @@ void muster_verbs_arm(struct muster_verbs *verbs);
 /* verbs_failover.c: paths that fail ------------------------------------------------------------ */
 
 /* Usable paths of the link. */
-uint32_t muster_verbs_count_usable(const struct muster_verbs_link *link);
+uint32_t muster_verbs_count_usable(const struct muster_verbs_link *end);
 /* The path has failed: stops its queue pair, then receives all frames that the device has
  * acknowledged, because the peer does not retransmit them. False: the device did not end its
  * receives in time. */
@@ -286,7 +286,7 @@ bool muster_verbs_connection_ended(struct muster_verbs_path *path, const char *w
 
 /* Afterwards no device reads the operation's memory. Waits for sends that are under way, for a
  * bounded time, then gives their path up. */
-void muster_verbs_withdraw_sends(struct muster_verbs_link *link,
+void muster_verbs_withdraw_sends(struct muster_verbs_link *end,
                                  const struct muster_operation_id *operation);
 
 /* verbs_listen.c: "verbs://10.0.0.1:4000" ------------------------------------------------------ */
@@ -308,16 +308,16 @@ void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events);
 bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
 void muster_verbs_admit(struct muster_pending_connection *pending, struct muster_link *link);
 void muster_verbs_timed_out(struct muster_pending_connection *pending);
-void muster_verbs_dial(struct muster_verbs_link *link);
+void muster_verbs_dial(struct muster_verbs_link *end);
 /* Leader only. Connects the queue pair of a path whose greeting has arrived, and opens the path
  * when the proof has arrived. False: the link is closed. */
 bool muster_verbs_prove(struct muster_verbs_path *path);
 
 /* The record of a frame in the window. */
-static inline struct muster_verbs_out_frame *muster_verbs_out(struct muster_verbs_link *link,
+static inline struct muster_verbs_out_frame *muster_verbs_out(struct muster_verbs_link *end,
                                                               uint64_t number)
 {
-    return &link->out[muster_bundle_index(number)];
+    return &end->out[muster_bundle_index(number)];
 }
 
 /* The parts of wr_id. */

@@ -357,10 +357,10 @@ void muster_verbs_pair_destroy(struct muster_verbs_path *path)
 void muster_verbs_path_close(struct muster_verbs_path *path)
 {
     muster_pending_remove(&path->pending);
-    if (path->link != NULL && path->link->paths[path->place] == path) {
-        path->link->paths[path->place] = NULL;
+    if (path->end != NULL && path->end->paths[path->place] == path) {
+        path->end->paths[path->place] = NULL;
     }
-    path->link = NULL;
+    path->end = NULL;
     muster_verbs_pair_destroy(path);
     free_memory(path->device, &path->slots);
     free_memory(path->device, &path->segments);

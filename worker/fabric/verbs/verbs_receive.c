@@ -67,26 +67,26 @@ static void vacate(struct muster_verbs_in_frame *in)
     }
 }
 
-void muster_verbs_vacate(struct muster_verbs_link *link)
+void muster_verbs_vacate(struct muster_verbs_link *end)
 {
-    link->vacate_until = link->bundle.next_in + MUSTER_BUNDLE_AHEAD_MAX;
+    end->vacate_until = end->bundle.next_in + MUSTER_BUNDLE_AHEAD_MAX;
     for (uint32_t i = 0; i < MUSTER_BUNDLE_AHEAD_MAX; i++) {
-        vacate(&link->in[i]);
+        vacate(&end->in[i]);
     }
 }
 
-static struct muster_verbs_in_frame *in_of(struct muster_verbs_link *link, uint64_t number)
+static struct muster_verbs_in_frame *in_of(struct muster_verbs_link *end, uint64_t number)
 {
-    return &link->in[number % MUSTER_BUNDLE_AHEAD_MAX];
+    return &end->in[number % MUSTER_BUNDLE_AHEAD_MAX];
 }
 
 muster_status muster_verbs_arrived(struct muster_verbs_path *path, uint16_t lowest_bits,
                                    const struct muster_verbs_in_frame *in)
 {
-    struct muster_verbs_link *link = path->link;
-    uint64_t number = muster_bundle_number_of(&link->bundle, lowest_bits);
+    struct muster_verbs_link *end = path->end;
+    uint64_t number = muster_bundle_number_of(&end->bundle, lowest_bits);
     struct muster_verbs_in_frame duplicate = *in;
-    switch (muster_bundle_arrive(&link->bundle, number)) {
+    switch (muster_bundle_arrive(&end->bundle, number)) {
     case MUSTER_BUNDLE_DUPLICATE:
         free_frame(
             &duplicate); /* the path that carried it first was lost before its acknowledgement */
@@ -96,18 +96,18 @@ muster_status muster_verbs_arrived(struct muster_verbs_path *path, uint16_t lowe
     case MUSTER_BUNDLE_NEW:
         break;
     }
-    *in_of(link, number) = *in;
-    if (number > link->bundle.next_in && link->bundle.next_in < link->vacate_until) {
-        vacate(in_of(link, number));
+    *in_of(end, number) = *in;
+    if (number > end->bundle.next_in && end->bundle.next_in < end->vacate_until) {
+        vacate(in_of(end, number));
     }
     return MUSTER_OK;
 }
 
 bool muster_verbs_abandon_receives(struct muster_verbs_path *path)
 {
-    struct muster_verbs_link *link = path->link;
+    struct muster_verbs_link *end = path->end;
     for (uint32_t i = 0; i < MUSTER_BUNDLE_AHEAD_MAX; i++) {
-        struct muster_verbs_in_frame *in = &link->in[i];
+        struct muster_verbs_in_frame *in = &end->in[i];
         if (in->path == path && !copy_out(in)) {
             return false;
         }
@@ -115,10 +115,10 @@ bool muster_verbs_abandon_receives(struct muster_verbs_path *path)
     return true;
 }
 
-void muster_verbs_finish_receives(struct muster_verbs_link *link)
+void muster_verbs_finish_receives(struct muster_verbs_link *end)
 {
     for (uint32_t i = 0; i < MUSTER_BUNDLE_AHEAD_MAX; i++) {
-        free(link->in[i].copy);
+        free(end->in[i].copy);
     }
 }
 

@@ -36,7 +36,7 @@ static bool post(struct muster_verbs_path *path, struct ibv_send_wr *work, uint3
         char what[128];
         (void)snprintf(what, sizeof what, "a send cannot be posted: %s", strerror(error));
         muster_verbs_note_failure(path, what);
-        muster_link_mark(path->link->link);
+        muster_link_mark(path->end->link);
         return false;
     }
     path->credits_owed = 0;
@@ -112,14 +112,14 @@ static uint32_t take_slot(struct muster_verbs_path *path)
 
 static void post_frame(struct muster_verbs_path *path, uint64_t number)
 {
-    struct muster_verbs_out_frame *out = muster_verbs_out(path->link, number);
+    struct muster_verbs_out_frame *out = muster_verbs_out(path->end, number);
     uint32_t slot = take_slot(path);
     unsigned char *header = muster_verbs_send_slot(path, slot);
     memcpy(header, out->frame.header, MUSTER_FRAME_SIZE);
-    muster_bundle_carry(&path->link->bundle, number, path->place);
+    muster_bundle_carry(&path->end->bundle, number, path->place);
     path->slot_frames[slot] = number;
     path->credits--;
-    out->posted_ns = muster_link_clock(path->link->link);
+    out->posted_ns = muster_link_clock(path->end->link);
     if (!out->copied) {
         (void)post_segment(path, slot, out, number & VERBS_NUMBER_MASK);
         return;
@@ -195,52 +195,52 @@ static bool has_room(const struct muster_verbs_path *path)
     return path->credits > 0 && path->free_slots != 0;
 }
 
-static struct muster_verbs_path *choose_path(struct muster_verbs_link *link, bool large)
+static struct muster_verbs_path *choose_path(struct muster_verbs_link *end, bool large)
 {
     uint32_t ready = 0;
-    for (uint32_t place = 0; place < link->path_end; place++) {
-        const struct muster_verbs_path *path = link->paths[place];
+    for (uint32_t place = 0; place < end->path_end; place++) {
+        const struct muster_verbs_path *path = end->paths[place];
         bool takes = path != NULL && muster_verbs_path_is_usable(path) && has_room(path) &&
                      (!large || path->peer.segments == 0 || path->segment_credits > 0);
         ready |= (uint32_t)takes << place;
     }
-    uint32_t place = muster_bundle_choose(&link->bundle, ready);
-    return place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
+    uint32_t place = muster_bundle_choose(&end->bundle, ready);
+    return place != MUSTER_BUNDLE_NO_PATH ? end->paths[place] : NULL;
 }
 
 /* The record of the next frame; there is room in the window. */
-static struct muster_verbs_out_frame *next_record(struct muster_verbs_link *link)
+static struct muster_verbs_out_frame *next_record(struct muster_verbs_link *end)
 {
-    struct muster_verbs_out_frame *out = muster_verbs_out(link, link->bundle.next_out);
+    struct muster_verbs_out_frame *out = muster_verbs_out(end, end->bundle.next_out);
     memset(out, 0, sizeof *out);
     return out;
 }
 
-static bool send_control(struct muster_verbs_link *link)
+static bool send_control(struct muster_verbs_link *end)
 {
-    struct muster_frame_queue *control = &link->match.control;
+    struct muster_frame_queue *control = &end->match.control;
     while (control->start < control->end) {
         struct muster_verbs_path *path =
-            muster_bundle_has_room(&link->bundle) ? choose_path(link, false) : NULL;
+            muster_bundle_has_room(&end->bundle) ? choose_path(end, false) : NULL;
         if (path == NULL) {
             return false;
         }
-        struct muster_verbs_out_frame *out = next_record(link);
-        (void)muster_whole_frame_next_control(&link->match, &out->frame);
+        struct muster_verbs_out_frame *out = next_record(end);
+        (void)muster_whole_frame_next_control(&end->match, &out->frame);
         out->copied = true;
-        post_frame(path, muster_bundle_add(&link->bundle, out->frame.size));
+        post_frame(path, muster_bundle_add(&end->bundle, out->frame.size));
     }
     return true;
 }
 
 /* Whether a device is still reading an earlier segment of the message. */
-static bool is_being_read(struct muster_verbs_link *link, const struct muster_transfer *transfer,
+static bool is_being_read(struct muster_verbs_link *end, const struct muster_transfer *transfer,
                           uint64_t until)
 {
-    for (uint64_t number = link->bundle.first_out; number != until; number++) {
-        const struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
+    for (uint64_t number = end->bundle.first_out; number != until; number++) {
+        const struct muster_verbs_out_frame *out = muster_verbs_out(end, number);
         if (out->frame.transfer == transfer && !out->copied &&
-            !muster_bundle_is_acknowledged(&link->bundle, number)) {
+            !muster_bundle_is_acknowledged(&end->bundle, number)) {
             return true;
         }
     }
@@ -249,28 +249,28 @@ static bool is_being_read(struct muster_verbs_link *link, const struct muster_tr
 
 /* The device does not need the frame's memory any more. If this is the last frame of its transfer,
  * and no earlier segment is being read, completes the transfer. */
-static void complete_frame(struct muster_verbs_link *link, uint64_t number)
+static void complete_frame(struct muster_verbs_link *end, uint64_t number)
 {
-    struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
+    struct muster_verbs_out_frame *out = muster_verbs_out(end, number);
     const struct muster_outgoing frame = out->frame;
-    if (frame.transfer == NULL || (frame.last && is_being_read(link, frame.transfer, number))) {
+    if (frame.transfer == NULL || (frame.last && is_being_read(end, frame.transfer, number))) {
         return;
     }
     out->frame.transfer = NULL; /* before the done function, which may post the next message */
     if (frame.last) {
-        muster_verbs_end_registrations(link->verbs, frame.transfer);
+        muster_verbs_end_registrations(end->verbs, frame.transfer);
     }
-    muster_match_sent(&link->match, &frame);
+    muster_match_sent(&end->match, &frame);
 }
 
 /* The payload cannot be copied from the GPU: the transfer fails, and its operation will be
  * withdrawn. */
-static bool fail_transfer(struct muster_verbs_link *link, struct muster_transfer *transfer)
+static bool fail_transfer(struct muster_verbs_link *end, struct muster_transfer *transfer)
 {
-    (void)muster_transfer_list_pop(&link->match.ready);
-    muster_verbs_end_registrations(link->verbs, transfer);
-    muster_transfer_complete(link->link, transfer, MUSTER_FATAL);
-    muster_link_mark(link->link); /* there may be more to send */
+    (void)muster_transfer_list_pop(&end->match.ready);
+    muster_verbs_end_registrations(end->verbs, transfer);
+    muster_transfer_complete(end->link, transfer, MUSTER_FATAL);
+    muster_link_mark(end->link); /* there may be more to send */
     return false;
 }
 
@@ -279,7 +279,7 @@ static bool copy_from_gpu(const struct muster_verbs_path *path,
                           const struct muster_transfer *transfer, const unsigned char *data,
                           uint32_t size)
 {
-    struct muster_link *link = path->link->link;
+    struct muster_link *link = path->end->link;
     int64_t started_ns = muster_link_clock(link);
     unsigned char *to = muster_verbs_send_slot(path, next_slot(path)) + MUSTER_FRAME_SIZE;
     if (muster_gpu_copy(transfer->gpu, to, data, size) != MUSTER_OK) {
@@ -294,22 +294,22 @@ static bool copy_from_gpu(const struct muster_verbs_path *path,
 
 /* Sends a whole message, or a segment of one. Counts frames whose memory a device reads. False:
  * there is nothing to send, or no room. */
-static bool send_data(struct muster_verbs_link *link, uint32_t *large_count)
+static bool send_data(struct muster_verbs_link *end, uint32_t *large_count)
 {
-    struct muster_match *match = &link->match;
+    struct muster_match *match = &end->match;
     struct muster_transfer *transfer = match->ready.first;
-    if (transfer == NULL || !muster_bundle_has_room(&link->bundle)) {
+    if (transfer == NULL || !muster_bundle_has_room(&end->bundle)) {
         return false;
     }
     unsigned char *data = NULL;
     uint64_t left = muster_match_remaining(transfer, &data);
     bool of_gpu = transfer->gpu != NULL && left > 0;
     bool large = left > VERBS_SLOT_PAYLOAD || of_gpu;
-    struct muster_verbs_path *path = choose_path(link, large);
+    struct muster_verbs_path *path = choose_path(end, large);
     if (path == NULL) {
         return false;
     }
-    struct muster_verbs_out_frame *out = next_record(link);
+    struct muster_verbs_out_frame *out = next_record(end);
     uint32_t size = left < VERBS_SEGMENT_PAYLOAD ? (uint32_t)left : VERBS_SEGMENT_PAYLOAD;
     bool direct =
         large && path->peer.segments > 0 && hold_registrations(path, transfer, data, size, out);
@@ -317,7 +317,7 @@ static bool send_data(struct muster_verbs_link *link, uint32_t *large_count)
     if (of_gpu && !direct &&
         !copy_from_gpu(path, transfer, data,
                        size < VERBS_SLOT_PAYLOAD ? size : VERBS_SLOT_PAYLOAD)) {
-        return fail_transfer(link, transfer);
+        return fail_transfer(end, transfer);
     }
     (void)muster_match_next(match, &out->frame);
     if (of_gpu && !direct) {
@@ -325,21 +325,21 @@ static bool send_data(struct muster_verbs_link *link, uint32_t *large_count)
     }
     out->copied = !direct;
     *large_count += direct;
-    uint64_t number = muster_bundle_add(&link->bundle, out->frame.size);
+    uint64_t number = muster_bundle_add(&end->bundle, out->frame.size);
     post_frame(path, number);
     if (out->copied) {
-        complete_frame(link, number);
+        complete_frame(end, number);
     }
     return true;
 }
 
 /* Comes before new frames: the peer waits for the lowest number. */
-bool muster_verbs_retransmit(struct muster_verbs_link *link)
+bool muster_verbs_retransmit(struct muster_verbs_link *end)
 {
     uint64_t number = 0;
-    while ((number = muster_bundle_next_waiting(&link->bundle, number)) != link->bundle.next_out) {
-        struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
-        struct muster_verbs_path *path = choose_path(link, !out->copied);
+    while ((number = muster_bundle_next_waiting(&end->bundle, number)) != end->bundle.next_out) {
+        struct muster_verbs_out_frame *out = muster_verbs_out(end, number);
+        struct muster_verbs_path *path = choose_path(end, !out->copied);
         if (path == NULL) {
             return false;
         }
@@ -347,7 +347,7 @@ bool muster_verbs_retransmit(struct muster_verbs_link *link)
                              !hold_registrations(path, out->frame.transfer, out->frame.data,
                                                  out->frame.size, out))) {
             muster_verbs_note_failure(path, "no memory to send again what another path has lost");
-            muster_link_mark(link->link);
+            muster_link_mark(end->link);
             return false;
         }
         unsigned char *copy = TAKE(out->copy);
@@ -369,19 +369,19 @@ static void return_credits(struct muster_verbs_path *path)
     }
 }
 
-void muster_verbs_flush(struct muster_verbs_link *link)
+void muster_verbs_flush(struct muster_verbs_link *end)
 {
     uint32_t large_count = 0;
-    bool more = muster_verbs_retransmit(link) && send_control(link);
+    bool more = muster_verbs_retransmit(end) && send_control(end);
     while (more && large_count < LARGE_MAX) {
-        more = send_data(link, &large_count);
+        more = send_data(end, &large_count);
     }
     if (more) {
-        muster_link_mark(link->link);
+        muster_link_mark(end->link);
     }
-    for (uint32_t i = 0; i < link->path_end; i++) {
-        if (link->paths[i] != NULL) {
-            return_credits(link->paths[i]);
+    for (uint32_t i = 0; i < end->path_end; i++) {
+        if (end->paths[i] != NULL) {
+            return_credits(end->paths[i]);
         }
     }
 }
@@ -389,13 +389,13 @@ void muster_verbs_flush(struct muster_verbs_link *link)
 /* Acknowledged --------------------------------------------------------------------------------- */
 
 /* For frames whose memory the device has read. */
-static void trace_write(const struct muster_verbs_link *link,
+static void trace_write(const struct muster_verbs_link *end,
                         const struct muster_verbs_out_frame *out)
 {
     const struct muster_transfer *transfer = out->frame.transfer;
     if (transfer != NULL && !out->copied) {
         uint64_t offset = (uint64_t)(out->frame.data - (unsigned char *)transfer->data);
-        muster_link_add_part(link->link, transfer,
+        muster_link_add_part(end->link, transfer,
                              (struct muster_link_part){MUSTER_TIMELINE_WRITE, out->posted_ns,
                                                        offset, out->frame.size});
     }
@@ -406,24 +406,24 @@ void muster_verbs_acknowledged(struct muster_verbs_path *path, uint32_t slot)
     uint64_t number = path->slot_frames[slot];
     path->free_slots |= 1U << slot;
     if (number != 0) {
-        struct muster_verbs_out_frame *out = muster_verbs_out(path->link, number);
-        trace_write(path->link, out);
-        muster_bundle_acknowledge(&path->link->bundle, number);
+        struct muster_verbs_out_frame *out = muster_verbs_out(path->end, number);
+        trace_write(path->end, out);
+        muster_bundle_acknowledge(&path->end->bundle, number);
         muster_verbs_release_registrations(out);
     }
 }
 
-void muster_verbs_end_sends(struct muster_verbs_link *link)
+void muster_verbs_end_sends(struct muster_verbs_link *end)
 {
-    struct muster_bundle *bundle = &link->bundle;
+    struct muster_bundle *bundle = &end->bundle;
     for (uint64_t number = bundle->first_out; number != bundle->next_out; number++) {
         if (muster_bundle_is_acknowledged(bundle, number)) {
-            complete_frame(link, number);
+            complete_frame(end, number);
         }
     }
     uint64_t oldest = 0;
     while (muster_bundle_retire(bundle, &oldest)) {
-        assert(muster_verbs_out(link, oldest)->frame.transfer ==
+        assert(muster_verbs_out(end, oldest)->frame.transfer ==
                NULL); /* complete: nothing before it is being read */
     }
 }
@@ -432,13 +432,13 @@ void muster_verbs_end_sends(struct muster_verbs_link *link)
 
 bool muster_verbs_abandon_sends(struct muster_verbs_path *path)
 {
-    struct muster_verbs_link *link = path->link;
-    for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
-        if (muster_bundle_carrier(&link->bundle, number) != path->place) {
+    struct muster_verbs_link *end = path->end;
+    for (uint64_t number = end->bundle.first_out; number != end->bundle.next_out; number++) {
+        struct muster_verbs_out_frame *out = muster_verbs_out(end, number);
+        if (muster_bundle_carrier(&end->bundle, number) != path->place) {
             continue;
         }
-        muster_bundle_put_back(&link->bundle, number);
+        muster_bundle_put_back(&end->bundle, number);
         muster_verbs_release_registrations(out);
         if (!out->copied || out->frame.size == 0) {
             continue;
@@ -453,10 +453,10 @@ bool muster_verbs_abandon_sends(struct muster_verbs_path *path)
     return true;
 }
 
-void muster_verbs_finish_sends(struct muster_verbs_link *link)
+void muster_verbs_finish_sends(struct muster_verbs_link *end)
 {
-    for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct muster_verbs_out_frame *out = muster_verbs_out(link, number);
+    for (uint64_t number = end->bundle.first_out; number != end->bundle.next_out; number++) {
+        struct muster_verbs_out_frame *out = muster_verbs_out(end, number);
         muster_verbs_release_registrations(out);
         free(TAKE(out->copy));
         out->frame.transfer = NULL;
