@@ -111,21 +111,21 @@ void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watc
     fabric->retired_watches = watch;
 }
 
-static void reap(struct muster_fabric *fabric)
+static void free_retired(struct muster_fabric *fabric)
 {
     while (fabric->retired_watches != NULL) {
         struct muster_watch *watch = fabric->retired_watches;
         fabric->retired_watches = watch->next;
         watch->free(watch);
     }
-    struct muster_link **place = &fabric->retired_links;
-    while (*place != NULL) {
-        struct muster_link *link = *place;
+    struct muster_link **pointer = &fabric->retired_links;
+    while (*pointer != NULL) {
+        struct muster_link *link = *pointer;
         if (link->marked) { /* its record is in the list of marked links, so it is freed later */
-            place = &link->next;
+            pointer = &link->next;
             continue;
         }
-        *place = link->next;
+        *pointer = link->next;
         free(link);
     }
 }
@@ -259,9 +259,10 @@ static void relax(void)
 }
 
 /* Polls memory and descriptors without the lock, for as long as the spin policy allows, and yields
- * in between. True if there is work; *ret_count is then the number of events taken from epoll.
- * Tells the policy how long each yield took, and whether polling found work before the sleep. */
-static bool spin(struct muster_fabric *fabric, bool moves, int64_t until_ns,
+ * in between. change_core: first moves this thread to the core that the policy gives it. True if
+ * there is work; *ret_count is then the number of events taken from epoll. Tells the policy how
+ * long each yield took, and whether polling found work before the sleep. */
+static bool spin(struct muster_fabric *fabric, bool change_core, int64_t until_ns,
                  struct epoll_event *events, int *ret_count)
 {
     int64_t now_ns = muster_clock_ns();
@@ -271,7 +272,7 @@ static bool spin(struct muster_fabric *fabric, bool moves, int64_t until_ns,
     bool found = false;
     muster_fabric_yield(fabric);
     muster_fabric_unlock(fabric);
-    if (moves) {
+    if (change_core) {
         (void)muster_core_move(fabric->spin_policy.index);
     }
     while (!found && now_ns < end_ns) {
@@ -316,7 +317,7 @@ static int sleep_for(const struct muster_fabric *fabric, int64_t left_ns,
     return epoll_wait(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? -1 : most_ms);
 }
 
-/* Sleeps until the time, an event or a wake. Called without the lock. */
+/* Sleeps until until_ns, an event or a wake. Called without the lock. */
 static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct epoll_event *events)
 {
     int64_t now_ns = muster_clock_ns();
@@ -327,9 +328,9 @@ static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct ep
     return got;
 }
 
-/* Waits for events, at most until the time, and handles them. Before the leader sleeps it arms the
- * wake-ups and polls once more: either it sees what was written, or the writer sees that it sleeps.
- */
+/* Waits for events, at most until until_ns, and handles them. Before the leader sleeps, it arms the
+ * wake-ups and polls once more: either the leader sees what was written, or the writer sees that
+ * the leader sleeps. */
 static void handle_events(struct muster_fabric *fabric, int64_t until_ns)
 {
     struct epoll_event events[EVENTS_MAX];
@@ -359,7 +360,7 @@ static void handle_events(struct muster_fabric *fabric, int64_t until_ns)
  * is marked. */
 void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
 {
-    reap(fabric);
+    free_retired(fabric);
     fabric->completed_any = false;
     mark_updated_links(fabric);
     bool worked = fabric->completed_any || fabric->marked != NULL ||
@@ -537,7 +538,7 @@ void muster_progress_finish(struct muster_fabric *fabric)
     for (struct muster_link *link = fabric->retired_links; link != NULL; link = link->next) {
         link->marked = false; /* nobody follows the list of marked links any more */
     }
-    reap(fabric);
+    free_retired(fabric);
     if (fabric->epoll_fd >= 0) {
         close(fabric->epoll_fd);
     }

@@ -336,7 +336,8 @@ struct candidate {
     uint32_t family; /* the size of its addresses; 0: no TCP address, or in the order already */
 };
 
-/* The first address at this distance whose family is not the last one's; else the first one. */
+/* Finds the next address at this distance: the first of another family than *last_family, otherwise
+ * the first that is left. Marks it as used by family 0. False: none is left. */
 static bool next_candidate(struct candidate *all, uint32_t count, enum distance distance,
                            uint32_t *last_family, uint32_t *ret_index)
 {

@@ -157,7 +157,7 @@ static void inproc_abort(struct muster_link *link, const struct muster_operation
     muster_inproc_notify(side->theirs);
 }
 
-/* For receives only: a send ends when the peer has handled it. */
+/* Sends the signature only for a receive: the peer finds the call of a send in the send itself. */
 static void inproc_send_signature(struct muster_link *link,
                                   const struct muster_operation_id *operation)
 {

@@ -36,7 +36,7 @@ enum {
     TCP_LISTEN_MAX = 12,          /* addresses */
     TCP_ANSWERS_MAX = 2,          /* read at once: "wait", and the answer */
     TCP_SILENCE_MS =
-        10000, /* without a sign of the peer's kernel that is due: the connection is lost */
+        10000, /* the peer's kernel owes an acknowledgement for so long: the connection is lost */
     TCP_PROBES_MIN = 3,          /* zero-window probes without an answer */
     TCP_SILENCE_CHECK_MS = 1000, /* interval of the check for silence; shorter in tests */
 };
@@ -157,7 +157,7 @@ void muster_tcp_disable_user_timeout(int fd);
 /* tcp_lose.c */
 /* A connection has ended: the link continues with its other connections, or ends. */
 void muster_tcp_path_lost(struct muster_tcp_path *path, const char *what);
-/* Ends connections whose peer's kernel owes a sign and gives none. */
+/* Ends the connections whose peer's kernel has owed an acknowledgement for too long. */
 void muster_tcp_check_silence(struct muster_tcp_link *end);
 
 /* tcp_open.c */

@@ -43,7 +43,7 @@ void muster_tls_reload(struct muster_tls **tls);
 /* Whether a connection that begins with this byte begins with a TLS handshake. */
 bool muster_tls_is_handshake(unsigned char first_byte);
 
-/* The descriptor, non-blocking, is borrowed. NULL if memory is out. */
+/* The descriptor, non-blocking, is borrowed. NULL: out of memory. */
 struct muster_tls_channel *muster_tls_channel_create(struct muster_tls *tls, int fd, bool dialling);
 /* Accepts NULL. Sends nothing to the peer. */
 void muster_tls_channel_destroy(struct muster_tls_channel *channel);

@@ -119,7 +119,7 @@ static int write_socket(BIO *bio, const char *bytes, int size)
         return -1;
     }
     if (TLS_OUT_BYTES - channel->out_end < (size_t)size) {
-        BIO_set_retry_write(bio); /* a handshake with long certificate chains */
+        BIO_set_retry_write(bio); /* only long certificate chains of a handshake can fill it */
         return -1;
     }
     memcpy(channel->out + channel->out_end, bytes, (size_t)size);

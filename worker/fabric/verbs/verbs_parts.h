@@ -34,11 +34,11 @@ enum {
     VERBS_SEND_SLOTS = 12,
     VERBS_CREDIT_SENDS = 3,   /* sends that only return credits, and need none themselves */
     VERBS_RECEIVE_SLOTS = 16, /* for all of these sends, and the proof */
-    VERBS_CREDITS_HELD = 6,   /* owed at most before a send of their own */
+    VERBS_CREDITS_HELD = 6,   /* so many owed credits are returned by a send of their own */
     VERBS_SEGMENT_PAYLOAD = MUSTER_PIECE_BYTES, /* payload of a large frame */
     VERBS_SEGMENT_BYTES = VERBS_PAYLOAD_AT + VERBS_SEGMENT_PAYLOAD,
     VERBS_SEGMENTS = 8,
-    VERBS_SEGMENTS_HELD = 4,
+    VERBS_SEGMENTS_HELD = 4,    /* likewise, of segments */
     VERBS_COMPLETIONS_MAX = 32, /* of one path */
     VERBS_POLL_MAX = 32,        /* completions by one poll */
     VERBS_INLINE_BYTES = 256,   /* copied when posted: frames with a payload of up to 160 bytes */
@@ -102,7 +102,7 @@ struct muster_verbs_path {
     uint32_t first_psn;                  /* the first that it sends */
     uint64_t completion_id;              /* of this path, unique in this fabric; part of wr_id */
     struct muster_verbs_memory slots;    /* the send slots, then the receive slots */
-    struct muster_verbs_memory segments; /* which the peer writes; perhaps none */
+    struct muster_verbs_memory segments; /* the peer writes into them; perhaps none */
     uint32_t free_slots;                 /* bits, of send slots */
     uint64_t
         slot_frames[VERBS_SEND_SLOTS]; /* the frame in each slot that is in use; 0: the proof */

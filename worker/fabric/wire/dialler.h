@@ -13,9 +13,9 @@
 struct muster_match;
 
 enum {
-    MUSTER_CROSSED_MS = 200,          /* wait for the peer's connection, then dial again */
-    MUSTER_DIALS_MAX = 6,             /* that the peer closes without an answer */
-    MUSTER_REDIAL_MS = 10,            /* back-off before the first retry; doubles */
+    MUSTER_CROSSED_MS = 200, /* how long to wait for the peer's connection before dialling again */
+    MUSTER_DIALS_MAX = 6,    /* dials that the peer closes without an answer */
+    MUSTER_REDIAL_MS = 10,   /* back-off before the first retry; doubles */
     MUSTER_PATH_RETRY_MS = 100,       /* likewise, for a missing path of an open link */
     MUSTER_PATH_RETRY_DOUBLINGS = 13, /* to 14 min: a dial can cost the fabric a second */
     MUSTER_PATH_RETRY_LOGGED = 8,     /* after so many failed dials a line is logged */

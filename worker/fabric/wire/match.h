@@ -96,7 +96,7 @@ struct muster_match {
 void muster_match_peer_left(struct muster_match *match, struct muster_transfer_list *ret_sends);
 /* Moves all sends to ret_sends and frees the rest. */
 void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends);
-/* Slots of struct muster_transport, to which a transport passes its own on. */
+/* For the slots of struct muster_transport that have the same names. */
 void muster_match_post_send(struct muster_match *match, struct muster_transfer *transfer);
 void muster_match_post_receive(struct muster_match *match, struct muster_transfer *transfer);
 /* Called when the transport no longer has frames of these sends. */

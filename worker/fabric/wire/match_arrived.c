@@ -9,7 +9,8 @@
 
 /* Frames ------------------------------------------------------------------------------------- */
 
-/* Compares the frame with the receive, which ends with MUSTER_INVALID if call or size differ. */
+/* Compares call and size of the frame with those of the receive. If they differ, ends the receive
+ * with MUSTER_INVALID. */
 static bool matches_receive(struct muster_match *match, struct muster_transfer *receive,
                             const struct muster_frame *frame)
 {

@@ -154,7 +154,8 @@ static void park(struct muster_pending_connection *pending)
     }
 }
 
-/* Once the link token is known, it is compared before the answer reveals anything else. */
+/* The link token is compared first, so that the answer to a stranger reveals nothing else. Before
+ * the first generation this member does not know the token, so the connection is parked. */
 static void check_hello(struct muster_pending_connection *pending)
 {
     struct muster_pending_connections *pending_list = pending->pending_list;
@@ -166,7 +167,7 @@ static void check_hello(struct muster_pending_connection *pending)
         return;
     }
     if (fabric->generation == 0 && for_us) {
-        park(pending); /* the link token is not known yet */
+        park(pending);
         return;
     }
     if (fabric->generation > 0 && !muster_token_equal(hello->token, fabric->token)) {

@@ -45,8 +45,9 @@ enum muster_phase {
     MUSTER_PHASE_GREETING = 2, /* our hello has been sent */
     MUSTER_PHASE_HELLO = 3,    /* accepted: the peer's hello has not arrived as a whole */
     MUSTER_PHASE_PARKED = 4,   /* accepted: the hello is of a generation that has not begun here */
-    MUSTER_PHASE_PROVING = 5, /* hello and answer are through; the transport needs one more proof */
-    MUSTER_PHASE_OPEN = 6,    /* not pending any more */
+    MUSTER_PHASE_PROVING =
+        5,                 /* hello and answer are exchanged; the transport needs one more proof */
+    MUSTER_PHASE_OPEN = 6, /* not pending any more */
 };
 
 /* One connection: the first member of the transport's record. */
