@@ -162,8 +162,7 @@ void muster_fabric_kill(struct muster_fabric *fabric)
         struct muster_link *link = fabric->links[i];
         if (link != NULL) {
             muster_link_fail(link, MUSTER_LINK_LOST, "this fabric was killed");
-            close_link(
-                link); /* also one whose peer has left: its transport's state is still there */
+            close_link(link); /* needed if the peer has left: then the link still has its end */
         }
     }
     stop_transports(fabric);

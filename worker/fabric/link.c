@@ -182,9 +182,9 @@ void muster_link_out_of_descriptors(struct muster_link *link, const char *what)
     char reason[MUSTER_REASON_SIZE];
     (void)snprintf(reason, sizeof reason,
                    "this process has no descriptor left for it (ulimit -n): %.180s", what);
-    bool first = !fabric->lost;
+    bool first_loss = !fabric->lost; /* which muster_fabric_lost_peer() would report */
     muster_link_fail(link, MUSTER_LINK_LOST, reason);
-    if (first) {
+    if (first_loss) {
         memcpy(fabric->out_of_descriptors, link->reason, MUSTER_REASON_SIZE);
     }
 }
@@ -296,7 +296,8 @@ void muster_link_check_signature(struct muster_link *link, const struct muster_m
     if (other == NULL || muster_link_compare_calls(link, &other->call, call) == MUSTER_OK) {
         return;
     }
-    /* The operation may have ended here; then no transfer of it would notify the peer. */
+    /* The operation may have ended at this member: then it has no transfer whose failure would
+     * notify the peer. */
     char reason[MUSTER_REASON_SIZE];
     (void)snprintf(reason, sizeof reason, "rank %u says: %s", muster_fabric_own_rank(link->fabric),
                    muster_last_error());

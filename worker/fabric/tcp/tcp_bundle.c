@@ -158,7 +158,7 @@ static void carry_entry(struct batch *batch, const struct muster_tcp_path *path,
 }
 
 /* Queues an acknowledgement without a frame in path->control. */
-static void acknowledge(struct muster_tcp_path *path)
+static void queue_acknowledgement(struct muster_tcp_path *path)
 {
     struct muster_tcp_link *end = path->end;
     unsigned char *bytes = muster_frame_queue_extend(&path->control, HEADER_SIZE);
@@ -166,9 +166,9 @@ static void acknowledge(struct muster_tcp_path *path)
         end->match.broken = true;
         return;
     }
-    const struct muster_frame nothing = {.kind = MUSTER_FRAME_CREDIT};
+    const struct muster_frame empty = {.kind = MUSTER_FRAME_CREDIT};
     write_envelope(end->bundle, 0, bytes);
-    muster_frame_encode(&nothing, bytes + TCP_ENVELOPE_SIZE);
+    muster_frame_encode(&empty, bytes + TCP_ENVELOPE_SIZE);
 }
 
 static bool has_room(const struct batch *batch)
@@ -176,20 +176,21 @@ static bool has_room(const struct batch *batch)
     return batch->count < BATCH_MAX && batch->bytes < BATCH_BYTES;
 }
 
-/* In this order: the rest of a partly sent frame, because the stream must continue with it;
- * acknowledgements; frames that wait for a path, lowest number first, since the peer needs them
- * first; new frames. */
+/* Adds in this order: the rest of a partly sent frame, because the stream must continue with it;
+ * queued acknowledgements; frames that wait for a path, lowest number first, since the peer needs
+ * them first; new frames. Every envelope acknowledges, so an acknowledgement of its own is added
+ * only if there is nothing else. */
 static void fill(struct batch *batch, struct muster_tcp_path *path)
 {
     struct muster_tcp_bundle *bundle = path->end->bundle;
     struct muster_tcp_window_entry *entry = NULL;
     uint64_t number = 0;
-    size_t none = 0;
+    size_t skip_none = 0;
     if (path->partial != NULL) {
         add_parts(batch, path->partial);
     }
     add_part(batch, path->control.bytes + path->control.start,
-             path->control.end - path->control.start, &none);
+             path->control.end - path->control.start, &skip_none);
     while (has_room(batch) && (number = muster_bundle_next_waiting(&bundle->frames, number)) !=
                                   bundle->frames.next_out) {
         carry_entry(batch, path, entry_of(bundle, number));
@@ -198,9 +199,9 @@ static void fill(struct batch *batch, struct muster_tcp_path *path)
         carry_entry(batch, path, entry);
     }
     if (batch->part_count == 0 && bundle->frames.acknowledgement_due) {
-        acknowledge(path);
+        queue_acknowledgement(path);
         add_part(batch, path->control.bytes + path->control.start,
-                 path->control.end - path->control.start, &none);
+                 path->control.end - path->control.start, &skip_none);
     }
 }
 
@@ -349,9 +350,9 @@ static struct muster_tcp_path *choose_path(struct muster_tcp_link *end)
     uint32_t ready = 0;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         const struct muster_tcp_path *path = end->paths[i];
-        bool takes =
+        bool can_send =
             path != NULL && !path->send_failed && (path->pending.watch.events & EPOLLOUT) == 0;
-        ready |= (uint32_t)takes << i;
+        ready |= (uint32_t)can_send << i;
     }
     uint32_t place = muster_bundle_choose(&end->bundle->frames, ready);
     return place != MUSTER_BUNDLE_NO_PATH ? end->paths[place] : NULL;
@@ -385,11 +386,12 @@ static void send_end_of_stream(struct muster_tcp_link *end)
     }
 }
 
+/* Sends one batch on each path in turn, until no path has anything to send. A path
+ * that has nothing to send does not end the loop: another one may have the rest of a frame. */
 void muster_tcp_bundle_flush(struct muster_tcp_link *end)
 {
     uint32_t calls = 0;
-    uint32_t idle =
-        0; /* paths in a row that had nothing to send; the next may have a partial frame */
+    uint32_t idle = 0; /* paths in a row that had nothing to send */
     struct muster_tcp_path *path = NULL;
     while (idle < end->path_count && (path = choose_path(end)) != NULL) {
         enum outcome outcome = send_batch(path);
@@ -414,7 +416,7 @@ void muster_tcp_bundle_abandon(struct muster_tcp_path *path)
     struct muster_bundle *frames = &path->end->bundle->frames;
     drop_partial(path);
     muster_bundle_abandon(frames, path->place);
-    frames->acknowledgement_due = true; /* the last one may be lost */
+    frames->acknowledgement_due = true; /* the last one may be lost with this path */
     muster_link_mark(path->end->link);
 }
 
@@ -435,7 +437,7 @@ void muster_tcp_bundle_withdraw(struct muster_tcp_link *end,
 /* Receiving ---------------------------------------------------------------------------------- */
 
 /* The peer has received all frames before this number. */
-static muster_status acknowledged(struct muster_tcp_link *end, uint64_t number)
+static muster_status handle_acknowledgement(struct muster_tcp_link *end, uint64_t number)
 {
     struct muster_bundle *frames = &end->bundle->frames;
     uint64_t oldest = 0;
@@ -465,7 +467,7 @@ muster_status muster_tcp_bundle_receive_header(struct muster_tcp_path *path)
     if (frame.length > MUSTER_PIECE_BYTES || (number == 0 && frame.length > 0)) {
         return muster_error_set(MUSTER_INVALID, "a frame of %u bytes", frame.length);
     }
-    TRY(acknowledged(path->end, muster_bytes_get(envelope + AT_ACKNOWLEDGED, 8)));
+    TRY(handle_acknowledgement(path->end, muster_bytes_get(envelope + AT_ACKNOWLEDGED, 8)));
     if (number == 0) {
         return MUSTER_OK;
     }

@@ -86,7 +86,7 @@ static unsigned char *payload_buffer(struct muster_tcp_path *path, uint32_t *ret
     return held->payload + held->have;
 }
 
-/* `size` bytes of the payload have been written to that buffer. */
+/* `size` bytes of the payload have been written to the buffer of payload_buffer(). */
 static void payload_received(struct muster_tcp_path *path, uint32_t size)
 {
     if (path->arriving != NULL) {

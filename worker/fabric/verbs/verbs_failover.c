@@ -85,5 +85,5 @@ bool muster_verbs_connection_ended(struct muster_verbs_path *path, const char *w
     if (delivery == VERBS_DELIVERED_LAST) {
         return link->end == end && link->state == MUSTER_LINK_OPEN;
     }
-    return lose(path, path->failure[0] != '\0' && what == NULL ? path->failure : what);
+    return lose(path, what);
 }

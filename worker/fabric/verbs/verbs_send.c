@@ -102,7 +102,7 @@ static uint32_t next_slot(const struct muster_verbs_path *path)
     return (uint32_t)__builtin_ctz(path->free_slots);
 }
 
-/* The slot is in use until its send is complete. */
+/* Takes the slot of the next frame. It is in use until its send is complete. */
 static uint32_t take_slot(struct muster_verbs_path *path)
 {
     uint32_t slot = next_slot(path);
@@ -200,9 +200,9 @@ static struct muster_verbs_path *choose_path(struct muster_verbs_link *end, bool
     uint32_t ready = 0;
     for (uint32_t place = 0; place < end->path_end; place++) {
         const struct muster_verbs_path *path = end->paths[place];
-        bool takes = path != NULL && muster_verbs_path_is_usable(path) && has_room(path) &&
-                     (!large || path->peer.segments == 0 || path->segment_credits > 0);
-        ready |= (uint32_t)takes << place;
+        bool can_send = path != NULL && muster_verbs_path_is_usable(path) && has_room(path) &&
+                        (!large || path->peer.segments == 0 || path->segment_credits > 0);
+        ready |= (uint32_t)can_send << place;
     }
     uint32_t place = muster_bundle_choose(&end->bundle, ready);
     return place != MUSTER_BUNDLE_NO_PATH ? end->paths[place] : NULL;
@@ -292,8 +292,10 @@ static bool copy_from_gpu(const struct muster_verbs_path *path,
     return true;
 }
 
-/* Sends a whole message, or a segment of one. Counts frames whose memory a device reads. False:
- * there is nothing to send, or no room. */
+/* Sends a whole message, or a segment of one. The device reads the payload from registered memory
+ * if it is large or in a GPU; a payload that is small, or cannot be registered, is copied into a
+ * slot. *large_count counts the frames that a device reads. False: there is nothing to send, or no
+ * room. */
 static bool send_data(struct muster_verbs_link *end, uint32_t *large_count)
 {
     struct muster_match *match = &end->match;
@@ -346,7 +348,8 @@ bool muster_verbs_retransmit(struct muster_verbs_link *end)
         if (!out->copied && (path->peer.segments == 0 ||
                              !hold_registrations(path, out->frame.transfer, out->frame.data,
                                                  out->frame.size, out))) {
-            muster_verbs_note_failure(path, "no memory to send again what another path has lost");
+            muster_verbs_note_failure(
+                path, "no registered memory to retransmit the frames of a lost path");
             muster_link_mark(end->link);
             return false;
         }
@@ -424,7 +427,7 @@ void muster_verbs_end_sends(struct muster_verbs_link *end)
     uint64_t oldest = 0;
     while (muster_bundle_retire(bundle, &oldest)) {
         assert(muster_verbs_out(end, oldest)->frame.transfer ==
-               NULL); /* complete: nothing before it is being read */
+               NULL); /* no earlier frame is being read any more */
     }
 }
 

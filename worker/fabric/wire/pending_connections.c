@@ -471,7 +471,7 @@ static int64_t handle_deadlines(struct muster_pending_connections *pending_list,
     while (pending != NULL) {
         if (pending->deadline_ns <= now_ns && !extend_deadline(pending)) {
             time_out(pending);
-            pending = pending_list->list; /* which may have closed others, too */
+            pending = pending_list->list; /* time_out() may have closed other connections, too */
             due_ns = MUSTER_NEVER;
             continue;
         }

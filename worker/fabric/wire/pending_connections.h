@@ -56,7 +56,7 @@ struct muster_pending_connection {
     struct muster_pending_connections *pending_list;
     enum muster_phase phase;
     int64_t deadline_ns;
-    bool extended;                                 /* the deadline has been extended, see timers */
+    bool extended; /* the deadline has been extended: see muster_pending_connections_timers() */
     struct muster_socket_address remote;           /* of an accepted one; size 0: dialled */
     struct muster_hello hello;                     /* once it has arrived */
     struct muster_pending_connection *prev, *next; /* in pending_list->list, unless OPEN */
