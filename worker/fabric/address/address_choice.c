@@ -174,8 +174,8 @@ static bool is_interface(const struct muster_host_addresses *here, const char *n
 }
 
 /* "eth1" is the interface of this name; if there is none, all whose names begin so: "eth10". */
-static bool matches(const struct item *item, const struct muster_host_addresses *here,
-                    const struct muster_host_address *each)
+static bool item_matches(const struct item *item, const struct muster_host_addresses *here,
+                         const struct muster_host_address *each)
 {
     if (item->name == NULL) {
         struct ip ip = ip_of(&each->address);
@@ -187,12 +187,12 @@ static bool matches(const struct item *item, const struct muster_host_addresses 
     return strncmp(item->name, each->interface, strlen(item->name)) == 0;
 }
 
-static bool named(const struct items *items, const struct muster_host_addresses *here,
-                  const struct muster_host_address *each)
+static bool is_selected(const struct items *items, const struct muster_host_addresses *here,
+                        const struct muster_host_address *each)
 {
     bool found = false;
     for (uint32_t i = 0; i < items->count && !found; i++) {
-        found = matches(&items->all[i], here, each);
+        found = item_matches(&items->all[i], here, each);
     }
     return found != items->excluded;
 }
@@ -279,7 +279,7 @@ muster_status muster_addresses_choose(const struct muster_host_addresses *here,
         for (uint32_t i = 0; i < here->count && count < most; i++) {
             const struct muster_host_address *each = &here->all[i];
             if (publish_class(each, first[0] != '\0' ? &wanted : NULL) == class &&
-                named(&items, here, each)) {
+                is_selected(&items, here, each)) {
                 ret_chosen[count++] = i;
             }
         }

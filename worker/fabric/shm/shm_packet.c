@@ -55,7 +55,7 @@ static int receive_descriptor(struct msghdr *message)
     return fd;
 }
 
-static bool is_whole(const struct muster_shm_packet *packet, ssize_t size, bool has_fd)
+static bool is_valid(const struct muster_shm_packet *packet, ssize_t size, bool has_fd)
 {
     bool needs_fd = packet->kind == SHM_HELLO || packet->kind == SHM_DESCRIPTOR ||
                     packet->kind == SHM_ALLOCATION;
@@ -64,6 +64,8 @@ static bool is_whole(const struct muster_shm_packet *packet, ssize_t size, bool 
            packet->kind <= SHM_FREED && has_fd == needs_fd;
 }
 
+/* A packet is checked before its descriptor is passed on: another version, a wrong size or a
+ * missing descriptor is EPROTO. */
 int muster_shm_packet_receive(int socket, struct muster_shm_packet *ret_packet, int *ret_fd)
 {
     struct muster_shm_packet in = {0};
@@ -85,7 +87,7 @@ int muster_shm_packet_receive(int socket, struct muster_shm_packet *ret_packet, 
         return -1;
     }
     AUTO_CLOSE int fd = receive_descriptor(&message);
-    if (!is_whole(&in, got, fd >= 0) || (message.msg_flags & MSG_TRUNC) != 0) {
+    if (!is_valid(&in, got, fd >= 0) || (message.msg_flags & MSG_TRUNC) != 0) {
         errno = EPROTO;
         return -1;
     }

@@ -14,7 +14,8 @@ enum { PIECE_ALIGNMENT = 64 };
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
-static muster_status begin(struct muster_tcp *tcp, const struct muster_tcp_settings *settings)
+static muster_status start_listening(struct muster_tcp *tcp,
+                                     const struct muster_tcp_settings *settings)
 {
     if (tcp->staging == NULL || tcp->piece == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
@@ -26,9 +27,10 @@ static muster_status begin(struct muster_tcp *tcp, const struct muster_tcp_setti
     return muster_tcp_listen(tcp, settings);
 }
 
-static muster_status tcp_start(struct muster_fabric *fabric, const void *own, void **ret_transport)
+static muster_status tcp_start(struct muster_fabric *fabric, const void *settings_object,
+                               void **ret_transport)
 {
-    const struct muster_tcp_settings *settings = own;
+    const struct muster_tcp_settings *settings = settings_object;
     struct muster_tcp *tcp = calloc(1, sizeof *tcp);
     if (tcp == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
@@ -38,7 +40,7 @@ static muster_status tcp_start(struct muster_fabric *fabric, const void *own, vo
     tcp->silence_ms = settings->silence_ms == 0 ? TCP_SILENCE_MS : settings->silence_ms;
     tcp->staging = malloc(TCP_STAGING_BYTES);
     tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
-    muster_status status = begin(tcp, settings);
+    muster_status status = start_listening(tcp, settings);
     if (status != MUSTER_OK) {
         muster_pending_connections_stop(&tcp->pending_list);
         return status;

@@ -180,7 +180,7 @@ static bool has_room(const struct batch *batch)
  * queued acknowledgements; frames that wait for a path, lowest number first, since the peer needs
  * them first; new frames. Every envelope acknowledges, so an acknowledgement of its own is added
  * only if there is nothing else. */
-static void fill(struct batch *batch, struct muster_tcp_path *path)
+static void fill_batch(struct batch *batch, struct muster_tcp_path *path)
 {
     struct muster_tcp_bundle *bundle = path->end->bundle;
     struct muster_tcp_window_entry *entry = NULL;
@@ -279,7 +279,7 @@ static size_t advance_entry(struct muster_tcp_window_entry *entry, size_t bytes)
 
 /* The kernel has accepted `bytes` bytes of the batch. Frames of which nothing was accepted wait
  * again, for any path. */
-static void advance(struct batch *batch, struct muster_tcp_path *path, size_t bytes)
+static void advance_batch(struct batch *batch, struct muster_tcp_path *path, size_t bytes)
 {
     struct muster_tcp_link *end = path->end;
     uint32_t first = 0;
@@ -324,7 +324,7 @@ static enum outcome send_batch(struct muster_tcp_path *path)
     if (path->pending.watch.retired) {
         return SENT_PATH_GONE;
     }
-    fill(&batch, path);
+    fill_batch(&batch, path);
     if (batch.part_count == 0 && !muster_tls_has_backlog(path->tls)) {
         return SENT_NOTHING;
     }
@@ -332,7 +332,7 @@ static enum outcome send_batch(struct muster_tcp_path *path)
     ssize_t sent = muster_tcp_path_send(path, batch.parts, batch.part_count);
     int error = errno;
     muster_fabric_lock(fabric);
-    advance(&batch, path, sent > 0 ? (size_t)sent : 0);
+    advance_batch(&batch, path, sent > 0 ? (size_t)sent : 0);
     if (sent < 0 && error != EAGAIN && error != EINTR) {
         path->send_failed = true; /* reading will report how it ended */
         muster_tcp_bundle_abandon(path);
@@ -482,8 +482,8 @@ muster_status muster_tcp_bundle_receive_header(struct muster_tcp_path *path)
     return MUSTER_OK;
 }
 
-static muster_status deliver(struct muster_tcp_link *end,
-                             const struct muster_tcp_arrived_frame *arrived)
+static muster_status deliver_frame(struct muster_tcp_link *end,
+                                   const struct muster_tcp_arrived_frame *arrived)
 {
     struct muster_arrival arrival = {.piece = end->tcp->piece};
     muster_status status =
@@ -510,7 +510,7 @@ muster_status muster_tcp_bundle_receive_frame(struct muster_tcp_path *path)
     while (muster_bundle_has_next(&bundle->frames)) {
         arrived = TAKE(bundle->arrived[muster_bundle_index(bundle->frames.next_in)]);
         muster_bundle_deliver(&bundle->frames, arrived->frame.length);
-        muster_status status = deliver(path->end, arrived);
+        muster_status status = deliver_frame(path->end, arrived);
         free(arrived);
         if (status != MUSTER_OK) {
             return status;

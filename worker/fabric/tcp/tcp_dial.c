@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-static void lose(struct muster_tcp_link *end, const char *what)
+static void lose_link(struct muster_tcp_link *end, const char *what)
 {
     muster_link_fail(end->link, MUSTER_LINK_LOST, what);
 }
@@ -141,7 +141,7 @@ static void no_attempt_left(struct muster_tcp_link *end)
         end->dialler.redial_ns = dialling->await_peer_until_ns;
         return;
     }
-    lose(end, dialling->count > 0 ? dialling->failures : "it has no TCP address");
+    lose_link(end, dialling->count > 0 ? dialling->failures : "it has no TCP address");
 }
 
 /* Dials the next address at which connect() does not fail at once. */
@@ -193,7 +193,7 @@ void muster_tcp_dial_due(struct muster_tcp_link *end)
     } else if (dialling->next < dialling->count) {
         dial_next_address(end);
     } else if (dialling->awaiting_peer) {
-        lose(end, dialling->failures);
+        lose_link(end, dialling->failures);
     } else {
         muster_tcp_dial(end);
     }
@@ -343,7 +343,7 @@ static void handle_verdict(struct muster_tcp_path *path, enum muster_verdict ver
         cross_attempts(path);
         break;
     case MUSTER_REFUSED_LOST: /* the peer itself has lost the link */
-        lose(end, muster_verdict_text(verdict));
+        lose_link(end, muster_verdict_text(verdict));
         break;
     case MUSTER_REFUSED_VERSION:
     case MUSTER_REFUSED_TOKEN:

@@ -35,7 +35,7 @@ static void fill_frames(struct muster_tcp_path *path)
     }
 }
 
-static void add(struct iovec *parts, int *count, unsigned char *bytes, size_t size)
+static void add_part(struct iovec *parts, int *count, unsigned char *bytes, size_t size)
 {
     if (size > 0) {
         parts[*count].iov_base = bytes;
@@ -48,8 +48,8 @@ static void add_frame_parts(struct iovec *parts, int *count, struct muster_tcp_s
 {
     size_t header = out->sent < MUSTER_FRAME_SIZE ? out->sent : MUSTER_FRAME_SIZE;
     size_t data = out->sent - header;
-    add(parts, count, out->frame.header + header, MUSTER_FRAME_SIZE - header);
-    add(parts, count, out->frame.data + data, out->frame.size - data);
+    add_part(parts, count, out->frame.header + header, MUSTER_FRAME_SIZE - header);
+    add_part(parts, count, out->frame.data + data, out->frame.size - data);
 }
 
 static bool has_partial(const struct muster_tcp_path *path)
@@ -59,15 +59,15 @@ static bool has_partial(const struct muster_tcp_path *path)
 
 /* In this order: the rest of a partly sent frame, since frames must not be interleaved; control
  * frames; the other frames. */
-static int collect(struct muster_tcp_path *path, struct iovec *parts)
+static int collect_parts(struct muster_tcp_path *path, struct iovec *parts)
 {
     int count = 0;
     uint32_t next = path->accepted_count;
     if (has_partial(path)) {
         add_frame_parts(parts, &count, &path->frames[next++]);
     }
-    add(parts, &count, path->control.bytes + path->control.start,
-        path->control.end - path->control.start);
+    add_part(parts, &count, path->control.bytes + path->control.start,
+             path->control.end - path->control.start);
     for (; next < path->frame_count; next++) {
         add_frame_parts(parts, &count, &path->frames[next]);
     }
@@ -106,7 +106,7 @@ static void complete_accepted(struct muster_tcp_path *path)
     }
 }
 
-static void advance(struct muster_tcp_path *path, size_t bytes)
+static void advance_frames(struct muster_tcp_path *path, size_t bytes)
 {
     if (has_partial(path)) {
         bytes = advance_frame(path, bytes);
@@ -154,7 +154,7 @@ static bool flush_once(struct muster_tcp_path *path)
     }
     swap_control(path);
     fill_frames(path);
-    int count = collect(path, parts);
+    int count = collect_parts(path, parts);
     if (count == 0 && !muster_tls_has_backlog(path->tls)) {
         send_end_of_stream(path);
         return false;
@@ -174,7 +174,7 @@ static bool flush_once(struct muster_tcp_path *path)
         return false;
     }
     if (sent >= 0) {
-        advance(path, (size_t)sent);
+        advance_frames(path, (size_t)sent);
     }
     bool all = sent >= 0 && (size_t)sent == total && !muster_tls_has_backlog(path->tls);
     muster_tcp_path_watch(path, !all);

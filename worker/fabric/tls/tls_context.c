@@ -184,7 +184,7 @@ static muster_status chain_error(struct tls_file file, const X509_STORE_CTX *che
     return file_error(file, reason);
 }
 
-/* Verifies the own chain as the peers will, so that a mistake is reported at the start. */
+/* Verifies this member's chain as the peers will, so that a mistake is reported at the start. */
 static muster_status check_chain(const struct muster_tls_files *files, SSL_CTX *context,
                                  STACK_OF(X509) * chain)
 {
@@ -398,7 +398,7 @@ void muster_tls_reload(struct muster_tls **tls)
                                            .name = (*tls)->names[3]};
     if (muster_tls_create(&files, &renewed) != MUSTER_OK) {
         muster_log(MUSTER_LOG_WARN, "the previous TLS files stay in use: %s", muster_last_error());
-        memcpy((*tls)->stamps, stamps, sizeof stamps);
+        memcpy((*tls)->stamps, stamps, sizeof stamps); /* so that this is logged once */
         return;
     }
     muster_log(MUSTER_LOG_INFO, "new TLS files are in use: %s", files.certificate);

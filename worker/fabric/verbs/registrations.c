@@ -242,7 +242,7 @@ static bool invalidate_unmapped(struct muster_registrations *registrations)
     return true;
 }
 
-static uintptr_t smaller(uintptr_t a, uintptr_t b)
+static uintptr_t smaller_of(uintptr_t a, uintptr_t b)
 {
     return a < b ? a : b;
 }
@@ -276,15 +276,15 @@ static struct request make_request(const struct muster_registrations *registrati
         .gpu = usable.gpu,
         .data_pointer = data,
         .data = at,
-        .data_end = smaller(at + size_bytes, block_end),
+        .data_end = smaller_of(at + size_bytes, block_end),
         .begin = begin,
         .base = (char *)data - (at - begin), /* may lie before the usable range: whole pages */
-        .end = smaller((end + page - 1) & -page, block_end),
+        .end = smaller_of((end + page - 1) & -page, block_end),
     };
 }
 
-static struct muster_registration *find(const struct muster_registrations *registrations,
-                                        const struct request *request)
+static struct muster_registration *
+find_registration(const struct muster_registrations *registrations, const struct request *request)
 {
     const struct block *block = find_block(registrations, &request->key);
     for (struct muster_registration *entry = block == NULL ? NULL : block->all; entry != NULL;
@@ -363,8 +363,8 @@ static enum kind choose_kind(const struct muster_registrations *registrations,
 }
 
 /* Registers the request's block; the result is idle, and in the index. */
-static struct muster_registration *add(struct muster_registrations *registrations,
-                                       const struct request *request)
+static struct muster_registration *register_block(struct muster_registrations *registrations,
+                                                  const struct request *request)
 {
     uint64_t size_bytes = request->end - request->begin;
     struct muster_registration *entry = calloc(1, sizeof *entry);
@@ -415,13 +415,13 @@ struct muster_registration *muster_registrations_hold(struct muster_registration
     struct request request = make_request(registrations, data, size_bytes, usable);
     request.watch_valid =
         request.key.allocation == 0 && request.gpu == NULL && invalidate_unmapped(registrations);
-    struct muster_registration *entry = find(registrations, &request);
+    struct muster_registration *entry = find_registration(registrations, &request);
     if (entry != NULL) {
         registrations->figures.hits++;
     } else {
         registrations->figures.misses++;
         invalidate_freed_gpu(registrations, &request);
-        entry = is_contained(&request) ? add(registrations, &request) : NULL;
+        entry = is_contained(&request) ? register_block(registrations, &request) : NULL;
         if (entry == NULL) {
             registrations->figures.refused++;
             return NULL;

@@ -75,7 +75,8 @@ static muster_status open_devices(struct muster_verbs *verbs,
     return MUSTER_OK;
 }
 
-static muster_status begin(struct muster_verbs *verbs, const struct muster_verbs_settings *settings)
+static muster_status start_devices(struct muster_verbs *verbs,
+                                   const struct muster_verbs_settings *settings)
 {
     if (settings->encrypted) {
         return muster_error_set(
@@ -96,17 +97,17 @@ static void verbs_stop(void *transport)
     muster_pending_connections_stop(&verbs->pending_list);
 }
 
-static muster_status verbs_start(struct muster_fabric *fabric, const void *own,
+static muster_status verbs_start(struct muster_fabric *fabric, const void *settings_object,
                                  void **ret_transport)
 {
-    const struct muster_verbs_settings *settings = own;
+    const struct muster_verbs_settings *settings = settings_object;
     struct muster_verbs *verbs = calloc(1, sizeof *verbs);
     if (verbs == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
     muster_pending_connections_init(&verbs->pending_list, fabric, &muster_verbs_transport);
     verbs->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
-    muster_status status = begin(verbs, settings);
+    muster_status status = start_devices(verbs, settings);
     if (status != MUSTER_OK) {
         verbs_stop(verbs);
         return muster_verbs_unavailable(settings->required, status);

@@ -40,8 +40,8 @@ static const struct muster_verbs_gid *choose_gid(const struct muster_verbs_port 
     return best;
 }
 
-static bool matches(const struct muster_verbs_port *port,
-                    const struct muster_verbs_selection *selection)
+static bool matches_selection(const struct muster_verbs_port *port,
+                              const struct muster_verbs_selection *selection)
 {
     return (selection->device == NULL || strcmp(port->device, selection->device) == 0) &&
            (selection->port == 0 || port->number == selection->port);
@@ -109,7 +109,7 @@ muster_status muster_verbs_choose(const struct muster_verbs_ports *ports,
     for (uint32_t i = 0; i < ports->count; i++) {
         const struct muster_verbs_port *port = &ports->all[i];
         const struct muster_verbs_gid *gid = choose_gid(port, selection->gid);
-        if (!matches(port, selection)) {
+        if (!matches_selection(port, selection)) {
             continue;
         }
         if (port->active && gid != NULL) {

@@ -47,10 +47,11 @@ static muster_status handle_receive(struct muster_verbs_path *path, const struct
     return muster_verbs_arrived(path, (uint16_t)(word & VERBS_NUMBER_MASK), &in);
 }
 
-static struct muster_verbs_path *find_path(struct muster_verbs *verbs, uint64_t number)
+static struct muster_verbs_path *find_path(struct muster_verbs *verbs, uint64_t completion_id)
 {
-    if (verbs->last_completed == NULL || verbs->last_completed->completion_id != number) {
-        HASH_FIND(hh, verbs->by_completion_id, &number, sizeof number, verbs->last_completed);
+    if (verbs->last_completed == NULL || verbs->last_completed->completion_id != completion_id) {
+        HASH_FIND(hh, verbs->by_completion_id, &completion_id, sizeof completion_id,
+                  verbs->last_completed);
     }
     return verbs->last_completed;
 }
@@ -58,11 +59,11 @@ static struct muster_verbs_path *find_path(struct muster_verbs *verbs, uint64_t 
 /* Finds the path of a completion, and what has completed, by its wr_id. */
 static void handle_completion(struct muster_verbs *verbs, const struct ibv_wc *completion)
 {
-    uint64_t number = completion->wr_id >> 16;
+    uint64_t completion_id = completion->wr_id >> 16;
     enum muster_verbs_work work = (enum muster_verbs_work)(completion->wr_id >> 8 & 0xff);
     uint32_t slot = completion->wr_id & 0xff;
-    struct muster_verbs_path *path = find_path(verbs, number);
-    if (path == NULL) { /* it was closed meanwhile */
+    struct muster_verbs_path *path = find_path(verbs, completion_id);
+    if (path == NULL) { /* closed meanwhile */
         return;
     }
     path->receives -= work == VERBS_WORK_RECEIVE;

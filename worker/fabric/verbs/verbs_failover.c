@@ -36,7 +36,7 @@ uint32_t muster_verbs_count_usable(const struct muster_verbs_link *end)
 
 /* A path of an open link has failed: the link continues with its other paths, or ends. False: the
  * link has ended. */
-static bool lose(struct muster_verbs_path *path, const char *what)
+static bool lose_path(struct muster_verbs_path *path, const char *what)
 {
     struct muster_verbs_link *end = path->end;
     struct muster_link *link = end->link;
@@ -66,7 +66,7 @@ bool muster_verbs_receive(struct muster_verbs_link *end)
     for (uint32_t i = 0; delivery == VERBS_DELIVERED_NOTHING && i < end->path_end; i++) {
         struct muster_verbs_path *path = end->paths[i];
         if (path != NULL && path->pending.phase == MUSTER_PHASE_OPEN && path->failure[0] != '\0' &&
-            !lose(path, path->failure)) {
+            !lose_path(path, path->failure)) {
             delivery = VERBS_DELIVERED_LAST;
         }
     }
@@ -85,5 +85,5 @@ bool muster_verbs_connection_ended(struct muster_verbs_path *path, const char *w
     if (delivery == VERBS_DELIVERED_LAST) {
         return link->end == end && link->state == MUSTER_LINK_OPEN;
     }
-    return lose(path, what);
+    return lose_path(path, what);
 }

@@ -14,7 +14,7 @@ static struct {
     char failure[256]; /* "": none */
 } loaded = {.once = PTHREAD_ONCE_INIT};
 
-static void find(void *handle, const char *name, void *ret_function)
+static void find_symbol(void *handle, const char *name, void *ret_function)
 {
     void *symbol = dlsym(handle, name);
     if (symbol == NULL && loaded.failure[0] == '\0') {
@@ -56,10 +56,10 @@ static void load(void)
                        dlerror());
         return;
     }
-#define FIND(name) find(handle, "ibv_" #name, &loaded.library.name);
+#define FIND(name) find_symbol(handle, "ibv_" #name, &loaded.library.name);
     MUSTER_VERBS_SYMBOLS(FIND)
 #undef FIND
-    find(handle, "_ibv_query_gid_ex", &loaded.library.query_gid_ex);
+    find_symbol(handle, "_ibv_query_gid_ex", &loaded.library.query_gid_ex);
     void *symbol = dlsym(handle, "ibv_reg_dmabuf_mr");
     memcpy(&loaded.library.reg_dmabuf_mr, &symbol, sizeof symbol);
     if (loaded.failure[0] == '\0') {

@@ -26,7 +26,7 @@ enum {
 /* Posting -------------------------------------------------------------------------------------- */
 
 /* Every send returns the credits that are owed. */
-static bool post(struct muster_verbs_path *path, struct ibv_send_wr *work, uint32_t word)
+static bool post_send(struct muster_verbs_path *path, struct ibv_send_wr *work, uint32_t word)
 {
     struct ibv_send_wr *bad = NULL;
     work->imm_data = htonl(word | path->credits_owed << VERBS_CREDITS_SHIFT |
@@ -55,14 +55,14 @@ static bool post_slot(struct muster_verbs_path *path, uint32_t slot, uint32_t si
                                .num_sge = 1,
                                .opcode = IBV_WR_SEND_WITH_IMM,
                                .send_flags = size <= VERBS_INLINE_BYTES ? IBV_SEND_INLINE : 0};
-    return post(path, &work, word);
+    return post_send(path, &work, word);
 }
 
 static void post_credits(struct muster_verbs_path *path)
 {
     struct ibv_send_wr work = {.wr_id = muster_verbs_work(path, VERBS_WORK_EMPTY, 0),
                                .opcode = IBV_WR_SEND_WITH_IMM};
-    path->credit_sends += post(path, &work, 0);
+    path->credit_sends += post_send(path, &work, 0);
 }
 
 /* Writes a frame into the peer's next segment: the header from the slot, the payload from
@@ -93,7 +93,7 @@ static bool post_segment(struct muster_verbs_path *path, uint32_t slot,
     }
     path->segment_out = (path->segment_out + 1) % VERBS_SEGMENTS;
     path->segment_credits--;
-    return post(path, &work, word);
+    return post_send(path, &work, word);
 }
 
 /* The slot of the next frame. */

@@ -131,8 +131,8 @@ void muster_pending_refuse_with(struct muster_pending_connection *pending,
 void muster_pending_check_hello(struct muster_pending_connection *pending,
                                 const unsigned char bytes[MUSTER_HELLO_SIZE]);
 /* For the slot admit. True: this connection is to open the link, whose end has been created and
- * does not dial. False: another connection opens the link; this one has been answered "crossed" and
- * closed. Both members choose the same one of two crossing connections. */
+ * does not dial. False: another connection opens the link, or none does; this one has been answered
+ * with the reason and closed. Both members choose the same one of two crossing connections. */
 bool muster_pending_claim_link(struct muster_pending_connection *pending, struct muster_link *link);
 /* The welcome could not be sent: closes the connection, and this member dials. */
 void muster_pending_answer_failed(struct muster_pending_connection *pending,
