@@ -121,28 +121,28 @@ static muster_status read_certificates(struct tls_file file, int most,
 
 /* OpenSSL calls this for an encrypted key. A worker cannot prompt for the pass phrase: this only
  * records that the key needs one. */
-static int refuse_phrase(char *phrase, int size, int writing, void *requested)
+static int refuse_phrase(char *phrase, int size, int writing, void *needs_phrase)
 {
     (void)writing;
     if (size > 0) {
         phrase[0] = '\0';
     }
-    *(bool *)requested = true;
+    *(bool *)needs_phrase = true;
     return -1;
 }
 
 static muster_status read_key(struct tls_file file, EVP_PKEY **ret_key)
 {
     BIO *bytes = NULL;
-    bool requested = false;
+    bool needs_phrase = false;
     TRY(open_file(file, &bytes));
-    EVP_PKEY *key = PEM_read_bio_PrivateKey(bytes, NULL, refuse_phrase, &requested);
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(bytes, NULL, refuse_phrase, &needs_phrase);
     BIO_free(bytes);
     if (key == NULL) {
         muster_status status =
-            file_error(file, requested ? "it is encrypted, and a worker cannot prompt "
-                                         "for the pass phrase"
-                                       : "no private key in PEM form");
+            file_error(file, needs_phrase ? "it is encrypted, and a worker cannot prompt "
+                                            "for the pass phrase"
+                                          : "no private key in PEM form");
         ERR_clear_error();
         return status;
     }
