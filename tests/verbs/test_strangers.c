@@ -23,7 +23,8 @@ static const struct rig_transport verbs = {.name = "verbs", .transports = "verbs
 /* A queue pair that does not exist, at this device's own address. */
 static void make_greeting(const struct rig *rig, unsigned char ret_bytes[VERBS_GREETING_SIZE])
 {
-    struct verbs_greeting greeting = {.number = 0x123456, .first_psn = 7, .mtu = IBV_MTU_1024};
+    struct muster_verbs_greeting greeting = {
+        .number = 0x123456, .first_psn = 7, .mtu = IBV_MTU_1024};
     unsigned four[4] = {0};
     greeting.gid.type = MUSTER_VERBS_ROCE_2;
     memset(greeting.gid.bytes + 10, 0xff, 2);

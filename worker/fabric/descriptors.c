@@ -2,8 +2,8 @@
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
 
-/* One attempt over an open link, under the lock. MUSTER_RETRY: it is repeated when the link
- * changes. */
+/* One attempt over an open link, under the lock. After MUSTER_RETRY the attempt is repeated when
+ * the link changes. */
 typedef muster_status (*attempt)(struct muster_link *link, void *request);
 
 struct request {
@@ -59,6 +59,8 @@ static muster_status attempt_once(struct muster_fabric *fabric, uint32_t peer,
                                   link->rank, link->peer.host);
 }
 
+/* Becomes an observer before the first attempt, so that no change of the link is missed between an
+ * attempt and the wait. */
 static muster_status retry_until(struct muster_fabric *fabric, uint32_t peer, int64_t deadline_ns,
                                  attempt function, struct request *request)
 {

@@ -16,6 +16,8 @@ void muster_ended_operations_begin(struct muster_ended_operations *operations, u
     }
 }
 
+/* A context that is not stored yet replaces the one that was stored first. A newer operation shifts
+ * the window; an operation below the window counts as withdrawn already. */
 void muster_ended_operations_withdraw(struct muster_ended_operations *operations,
                                       const struct muster_operation_id *operation)
 {

@@ -1,5 +1,5 @@
 /*
- * The operations of the present generation that were withdrawn here or aborted by a peer: messages
+ * The operations of the current generation that were withdrawn here or aborted by a peer: messages
  * that still arrive for them are dropped. Bounded: the operations of a context have increasing
  * numbers, and those far below the newest withdrawn one all count as withdrawn.
  */

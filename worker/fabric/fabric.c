@@ -1,4 +1,4 @@
-/* The fabric: creation and destruction, generations, what its user asks of links. */
+/* The fabric: creation and destruction, generations, and what users can find out about links. */
 #include "worker/fabric/fabric.h"
 
 #include "worker/base/cleanup.h"
@@ -123,6 +123,9 @@ static void send_goodbyes(struct muster_fabric *fabric, uint32_t linger_ms)
     }
 }
 
+/* This thread is the leader until the end. Goodbyes are sent first; then links are closed before
+ * the transports that they use, and progress is stopped last, because transports retire descriptors
+ * with it. */
 void muster_fabric_destroy(struct muster_fabric *fabric, uint32_t linger_ms)
 {
     if (fabric == NULL) {
@@ -159,8 +162,7 @@ void muster_fabric_kill(struct muster_fabric *fabric)
         struct muster_link *link = fabric->links[i];
         if (link != NULL) {
             muster_link_fail(link, MUSTER_LINK_LOST, "this fabric was killed");
-            close_link(
-                link); /* also one whose peer has left: its transport's state is still there */
+            close_link(link); /* needed if the peer has left: then the link still has its end */
         }
     }
     stop_transports(fabric);
@@ -236,7 +238,7 @@ static muster_status update_link(struct muster_fabric *fabric, const struct must
     }
     link->peer = *peer;
     link->rank = rank;
-    link->named = fabric->generation;
+    link->last_generation = fabric->generation;
     if (link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_PEER_LEFT) {
         close_link(link);
         link->state = MUSTER_LINK_IDLE;
@@ -262,7 +264,7 @@ static void drop_old_links(struct muster_fabric *fabric)
     struct muster_link *next = NULL;
     HASH_ITER(hh, fabric->by_member, link, next)
     {
-        if (link->named != fabric->generation) {
+        if (link->last_generation != fabric->generation) {
             drop_link(link);
         }
     }
@@ -294,24 +296,24 @@ static void set_host(struct muster_fabric *fabric, const struct muster_peer *pee
 static struct muster_spin_host describe_host(const struct muster_fabric *fabric,
                                              const struct muster_peer *peers, uint32_t count)
 {
-    struct muster_spin_host place = {.cores = muster_cores_usable(),
-                                     .quota_millis = muster_cores_quota_millis("")};
+    struct muster_spin_host host = {.cores = muster_cores_usable(),
+                                    .quota_millis = muster_cores_quota_millis("")};
     for (uint32_t i = 0; i < count && fabric->host[0] != '\0'; i++) {
         if (strcmp(peers[i].member, fabric->member) == 0) {
-            place.index = place.members;
+            host.index = host.members;
         }
-        place.members += strcmp(peers[i].host, fabric->host) == 0;
+        host.members += strcmp(peers[i].host, fabric->host) == 0;
     }
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
-        place.has_device = place.has_device || fabric->transports[i].ops->polls_device;
+        host.has_device = host.has_device || fabric->transports[i].ops->polls_device;
     }
-    return place;
+    return host;
 }
 
-/* Checked before anything changes. The number is set before links are updated, because a link
- * records the last generation that had its peer; links that died unnoticed are found (refresh)
- * before they count as links of the new generation; pending connections are accepted
- * (begin_generation) when all links are there. */
+/* The arguments are checked before anything changes. The number of the generation is set before
+ * links are updated, because each link records the last generation that had its peer. Slot refresh
+ * closes links that died unnoticed before they become links of the new generation. Slot
+ * begin_generation accepts pending connections when all links have been created. */
 muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint64_t generation,
                                              const struct muster_peer *peers, uint32_t count)
 {
@@ -335,8 +337,8 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     set_host(fabric, peers, count);
     TRY(update_links(fabric, peers, count));
     drop_old_links(fabric);
-    const struct muster_spin_host place = describe_host(fabric, peers, count);
-    muster_spin_policy_init(&fabric->spin_policy, &muster_spin_on_links, &place);
+    const struct muster_spin_host host = describe_host(fabric, peers, count);
+    muster_spin_policy_init(&fabric->spin_policy, &muster_spin_on_links, &host);
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         fabric->transports[i].ops->begin_generation(fabric->transports[i].self);
     }

@@ -14,8 +14,8 @@
  * waiting threads, the leader, drives the progress of all transfers, whoever posted them. While no
  * thread waits, only the kernel and the peers make progress.
  *
- * Only functions that say so block. But where no device can read memory of a GPU, a copy by CUDA
- * happens within the function that moves the data.
+ * Only functions that say so block. One exception: where no device can read memory of a GPU, the
+ * function that moves the data waits for a copy by CUDA.
  *
  * May use: worker/base, trace and memory, device/cuda, collectives/call/call.h. May not know:
  * schedules, contexts, sessions.
@@ -82,7 +82,7 @@ struct muster_transfer {
     enum muster_direction direction;
     uint32_t peer;       /* global rank in key.generation */
     void *data;          /* SEND: read from here; RECEIVE: written here, unless consume is set */
-    uint64_t size_bytes; /* alike at both members; a message of 0 bytes is sent, too */
+    uint64_t size_bytes; /* the same at both members; a message of 0 bytes is sent, too */
     muster_consume_function consume; /* RECEIVE: is passed the pieces instead of data; or NULL */
     uint32_t element_size_bytes;     /* pieces are multiples of it; 1 or more */
     muster_done_function done;       /* or NULL */
@@ -144,8 +144,8 @@ MUSTER_CHECKED muster_status muster_fabric_create(const struct muster_fabric_opt
                                                   struct muster_fabric **ret_fabric);
 
 /* Sends what was posted and a goodbye on each link, so that peers see a leave and not a death.
- * Waits at most linger_ms until the goodbyes are through, then closes. Blocks. No transfer may be
- * posted. Accepts NULL. */
+ * Waits at most linger_ms for the goodbyes to be sent, then closes the links. Blocks. No transfer
+ * may be posted. Accepts NULL. */
 void muster_fabric_destroy(struct muster_fabric *fabric, uint32_t linger_ms);
 
 /* For tests: closes all links without goodbye, as if the process had died; waits and posts end with
@@ -209,8 +209,8 @@ void muster_fabric_end_posting(struct muster_fabric *fabric);
 MUSTER_CHECKED muster_status muster_fabric_post_locked(struct muster_fabric *fabric,
                                                        struct muster_transfer *transfer);
 
-/* Whether the links to these members are open, and all of them can send out of memory of a GPU. If
- * so they can until the generation ends or they are lost. */
+/* Whether the links to these members are open, and all of them can send out of memory of a GPU. A
+ * link that can do so can do so until the generation ends or the link is lost. */
 bool muster_fabric_reads_gpu(struct muster_fabric *fabric, uint64_t generation,
                              const uint32_t *ranks, size_t count);
 
@@ -249,8 +249,9 @@ MUSTER_CHECKED muster_status muster_fabric_shares_memory(struct muster_fabric *f
                                                          uint64_t generation, uint32_t peer,
                                                          int64_t deadline_ns, bool *ret_shares);
 
-/* Sends a copy of the descriptor under a tag that both members know. Of each tag and generation one
- * at a time may be under way, and at most 64 in all. MUSTER_INVALID: the link shares no memory. */
+/* Sends a copy of the descriptor under a tag that both members know. One descriptor of each tag and
+ * generation may be under way at a time, and 64 in all. MUSTER_INVALID: the link shares no memory.
+ */
 MUSTER_CHECKED muster_status muster_fabric_send_descriptor(struct muster_fabric *fabric,
                                                            uint64_t generation, uint32_t peer,
                                                            uint64_t tag, int fd,

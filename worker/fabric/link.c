@@ -67,10 +67,10 @@ void muster_link_open(struct muster_link *link)
 
 void muster_link_mark(struct muster_link *link)
 {
-    if (!link->dirty) {
-        link->dirty = true;
-        link->next_dirty = link->fabric->dirty;
-        link->fabric->dirty = link;
+    if (!link->marked) {
+        link->marked = true;
+        link->next_marked = link->fabric->marked;
+        link->fabric->marked = link;
     }
 }
 
@@ -182,9 +182,9 @@ void muster_link_out_of_descriptors(struct muster_link *link, const char *what)
     char reason[MUSTER_REASON_SIZE];
     (void)snprintf(reason, sizeof reason,
                    "this process has no descriptor left for it (ulimit -n): %.180s", what);
-    bool first = !fabric->lost;
+    bool first_loss = !fabric->lost; /* which muster_fabric_lost_peer() would report */
     muster_link_fail(link, MUSTER_LINK_LOST, reason);
-    if (first) {
+    if (first_loss) {
         memcpy(fabric->out_of_descriptors, link->reason, MUSTER_REASON_SIZE);
     }
 }
@@ -251,7 +251,8 @@ muster_status muster_transfer_check(const struct muster_link *link,
     return MUSTER_OK;
 }
 
-/* On all links, since the operation may have transfers with other peers. */
+/* Ends the operation's transfers on all links, not only on this one: it may have transfers with
+ * other peers. */
 void muster_link_aborted(struct muster_link *link, const struct muster_operation_id *operation,
                          const char *reason)
 {
@@ -295,7 +296,8 @@ void muster_link_check_signature(struct muster_link *link, const struct muster_m
     if (other == NULL || muster_link_compare_calls(link, &other->call, call) == MUSTER_OK) {
         return;
     }
-    /* The operation may have ended here; then no transfer of it would notify the peer. */
+    /* The operation may have ended at this member: then it has no transfer whose failure would
+     * notify the peer. */
     char reason[MUSTER_REASON_SIZE];
     (void)snprintf(reason, sizeof reason, "rank %u says: %s", muster_fabric_own_rank(link->fabric),
                    muster_last_error());

@@ -47,17 +47,17 @@ struct muster_link {
     void *transport;                    /* the ops' object in this fabric */
     void *end;                          /* the transport's own; NULL when closed */
     struct muster_peer peer;
-    uint32_t rank; /* in the present generation */
+    uint32_t rank; /* in the current generation */
     enum muster_link_state state;
     uint32_t tried;                        /* bits: transports tried in this opening */
     uint64_t opened;                       /* times; another number is another opening */
     char reason[MUSTER_REASON_SIZE];       /* LOST, PEER_LEFT: the whole text, with rank and host */
     struct muster_transfer_table receives; /* posted, not done */
     uint32_t sends;                        /* posted, not done; the transport has them */
-    bool dirty;                            /* in fabric->dirty */
-    uint64_t named;                        /* the last generation that had this peer */
-    struct muster_link *next_dirty, *next; /* next: in fabric->retired_links */
-    UT_hash_handle hh;                     /* fabric->by_member */
+    bool marked;                           /* in fabric->marked */
+    uint64_t last_generation;              /* in which this member was a peer */
+    struct muster_link *next_marked, *next; /* next: in fabric->retired_links */
+    UT_hash_handle hh;                      /* fabric->by_member */
 };
 
 struct muster_watch;
@@ -108,7 +108,7 @@ struct muster_transport {
     /* Stops accepting and frees the object; all links are closed. */
     void (*stop)(void *transport);
 
-    /* Writes the addresses to publish, best first, at most so many; returns their number. */
+    /* Writes the addresses to publish, best first, at most `most`; returns their number. */
     uint32_t (*addresses)(const void *transport, uint32_t most,
                           char (*ret_addresses)[MUSTER_ADDRESS_SIZE]);
 
@@ -167,7 +167,7 @@ struct muster_transport {
     /* Moves what can be moved without waiting. Called by the leader for links that are marked. */
     void (*progress)(struct muster_link *link);
 
-    /* Queues a goodbye behind all that was posted. */
+    /* Queues a goodbye after all that was posted. */
     void (*send_goodbye)(struct muster_link *link);
 
     /* True when the goodbye is sent and there is nothing more to wait for. */
@@ -205,8 +205,8 @@ struct muster_transport {
         size_t end_size_bytes;
         void (*init_end)(struct muster_link *link);
 
-        /* Creates the record of an accepted connection by muster_pending_create(). Takes the
-         * descriptor, also on failure: NULL then. */
+        /* Creates the record of an accepted connection by muster_pending_create(), which owns the
+         * descriptor from now on. NULL: it failed. */
         struct muster_pending_connection *(*create)(struct muster_pending_connections *pending_list,
                                                     int fd,
                                                     const struct muster_socket_address *remote);
@@ -302,11 +302,11 @@ struct muster_fabric {
     bool leading;                  /* one of the waiting threads is the leader */
     uint32_t turns;                /* of the leader since it last polled descriptors */
     struct muster_waiter *waiters; /* the other waiting threads, which sleep */
-    struct muster_link *dirty;     /* marked links: ops->progress is to be called */
+    struct muster_link *marked;    /* marked links: ops->progress is to be called */
     struct muster_observer *observers;
     struct muster_transfer_list
         completed;      /* within a post: the leader calls their done functions */
-    bool completed_any; /* a transfer, in the leader's present turn */
+    bool completed_any; /* a transfer, in the leader's current turn */
     bool busy;          /* the leader works without the lock */
     uint32_t quiescing; /* threads in muster_fabric_quiesce() */
     struct muster_watch *retired_watches;
@@ -318,7 +318,7 @@ struct muster_fabric {
 
 /* Links ---------------------------------------------------------------------------------------- */
 
-/* This member's, in the present generation. */
+/* This member's rank in the current generation. */
 uint32_t muster_fabric_own_rank(const struct muster_fabric *fabric);
 
 /* The link to a peer of this generation; NULL if there is none. */

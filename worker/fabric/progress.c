@@ -38,8 +38,8 @@ struct muster_waiter {
 
 void muster_fabric_wake(struct muster_fabric *fabric)
 {
-    /* Either the leader sees `woken` before it sleeps, or this sees `sleeping`: both are stored
-     * before the other one is read. */
+    /* Either the leader sees `woken` before it sleeps, or this thread sees `sleeping`: each stores
+     * its own flag before it loads the other one. */
     if (atomic_exchange(&fabric->woken, true) || !atomic_load(&fabric->sleeping)) {
         return;
     }
@@ -101,7 +101,7 @@ void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watc
     if (watch->retired) {
         return;
     }
-    /* Closing alone does not remove it while another process, a child of fork(), has the open file.
+    /* close() does not remove the descriptor from epoll while a child of fork() has it open, too.
      */
     (void)epoll_ctl(fabric->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
     close(watch->fd);
@@ -111,21 +111,21 @@ void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watc
     fabric->retired_watches = watch;
 }
 
-static void reap(struct muster_fabric *fabric)
+static void free_retired(struct muster_fabric *fabric)
 {
     while (fabric->retired_watches != NULL) {
         struct muster_watch *watch = fabric->retired_watches;
         fabric->retired_watches = watch->next;
         watch->free(watch);
     }
-    struct muster_link **place = &fabric->retired_links;
-    while (*place != NULL) {
-        struct muster_link *link = *place;
-        if (link->dirty) { /* it is still in the list of marked links */
-            place = &link->next;
+    struct muster_link **pointer = &fabric->retired_links;
+    while (*pointer != NULL) {
+        struct muster_link *link = *pointer;
+        if (link->marked) { /* its record is in the list of marked links, so it is freed later */
+            pointer = &link->next;
             continue;
         }
-        *place = link->next;
+        *pointer = link->next;
         free(link);
     }
 }
@@ -186,11 +186,11 @@ static void progress_marked(struct muster_fabric *fabric)
             fabric->transports[i].ops->woken(fabric->transports[i].self);
         }
     }
-    struct muster_link *link = fabric->dirty;
-    fabric->dirty = NULL;
+    struct muster_link *link = fabric->marked;
+    fabric->marked = NULL;
     while (link != NULL) {
-        struct muster_link *next = link->next_dirty;
-        link->dirty = false;
+        struct muster_link *next = link->next_marked;
+        link->marked = false;
         if (link->end != NULL) {
             link->ops->progress(link);
         }
@@ -250,7 +250,7 @@ static bool poll_memory(const struct muster_fabric *fabric)
     return false;
 }
 
-/* Some 100 ns to 1 us. */
+/* Takes between 100 ns and 1 us. */
 static void relax(void)
 {
     for (int i = 0; i < RELAXES; i++) {
@@ -258,10 +258,11 @@ static void relax(void)
     }
 }
 
-/* Polls memory and descriptors without the lock, as the spin policy says, and yields in between.
- * True if there is work; *ret_count events may have been taken from epoll then. The policy gets
- * the length of each yield, and whether the wait ended before its sleep. */
-static bool spin(struct muster_fabric *fabric, bool moves, int64_t until_ns,
+/* Polls memory and descriptors without the lock, for as long as the spin policy allows, and yields
+ * in between. change_core: first moves this thread to the core that the policy gives it. True if
+ * there is work; *ret_count is then the number of events taken from epoll. Tells the policy how
+ * long each yield took, and whether polling found work before the sleep. */
+static bool spin(struct muster_fabric *fabric, bool change_core, int64_t until_ns,
                  struct epoll_event *events, int *ret_count)
 {
     int64_t now_ns = muster_clock_ns();
@@ -271,7 +272,7 @@ static bool spin(struct muster_fabric *fabric, bool moves, int64_t until_ns,
     bool found = false;
     muster_fabric_yield(fabric);
     muster_fabric_unlock(fabric);
-    if (moves) {
+    if (change_core) {
         (void)muster_core_move(fabric->spin_policy.index);
     }
     while (!found && now_ns < end_ns) {
@@ -300,7 +301,7 @@ static bool spin(struct muster_fabric *fabric, bool moves, int64_t until_ns,
     return found;
 }
 
-/* Sleeps until there is an event, at most for this time; negative: without limit. */
+/* Sleeps until there is an event, at most left_ns; negative: without limit. */
 static int sleep_for(const struct muster_fabric *fabric, int64_t left_ns,
                      struct epoll_event *events)
 {
@@ -316,7 +317,7 @@ static int sleep_for(const struct muster_fabric *fabric, int64_t left_ns,
     return epoll_wait(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? -1 : most_ms);
 }
 
-/* Sleeps until the time, an event or a wake. Called without the lock. */
+/* Sleeps until until_ns, an event or a wake. Called without the lock. */
 static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct epoll_event *events)
 {
     int64_t now_ns = muster_clock_ns();
@@ -327,9 +328,9 @@ static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct ep
     return got;
 }
 
-/* Waits for events, at most until the time, and handles them. Before the leader sleeps it arms the
- * wake-ups and polls once more: either it sees what was written, or the writer sees that it sleeps.
- */
+/* Waits for events, at most until until_ns, and handles them. Before the leader sleeps, it arms the
+ * wake-ups and polls once more: either the leader sees what was written, or the writer sees that
+ * the leader sleeps. */
 static void handle_events(struct muster_fabric *fabric, int64_t until_ns)
 {
     struct epoll_event events[EVENTS_MAX];
@@ -359,10 +360,10 @@ static void handle_events(struct muster_fabric *fabric, int64_t until_ns)
  * is marked. */
 void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
 {
-    reap(fabric);
+    free_retired(fabric);
     fabric->completed_any = false;
     mark_updated_links(fabric);
-    bool worked = fabric->completed_any || fabric->dirty != NULL ||
+    bool worked = fabric->completed_any || fabric->marked != NULL ||
                   fabric->completed.first != NULL || atomic_load(&fabric->woken);
     if (worked) {
         progress_marked(fabric);
@@ -372,7 +373,7 @@ void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
     if (!worked || fabric->turns % TURNS_WITHOUT_EVENTS == 0) {
         int64_t due_ns = run_timers(fabric);
         /* A timer may have dialled and been refused at once, which completes transfers. */
-        bool more = worked || fabric->completed_any || fabric->dirty != NULL ||
+        bool more = worked || fabric->completed_any || fabric->marked != NULL ||
                     fabric->completed.first != NULL;
         handle_events(fabric, more ? 0 : due_ns < deadline_ns ? due_ns : deadline_ns);
         call_done_functions(fabric);
@@ -432,7 +433,8 @@ static void send_signatures(struct muster_fabric *fabric,
     }
 }
 
-/* After SIGNATURES_DELAY_NS, and again after twice the time. Returns when to be called again. */
+/* Sends signatures after SIGNATURES_DELAY_NS, and again after twice the time. Returns when to be
+ * called again. */
 static int64_t send_signatures_when_due(struct muster_fabric *fabric, struct muster_waiter *waiter,
                                         int64_t now_ns)
 {
@@ -450,6 +452,8 @@ static int64_t send_signatures_when_due(struct muster_fabric *fabric, struct mus
     return waiter->signatures_due_ns;
 }
 
+/* Waits as a follower while another thread is the leader, and drives progress as the leader
+ * otherwise. The conditions are checked again after each turn and each wake-up. */
 static muster_status wait_locked(struct muster_fabric *fabric, struct muster_waiter *waiter,
                                  int64_t deadline_ns)
 {
@@ -509,7 +513,7 @@ muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
 
 static void wake_free(struct muster_watch *watch)
 {
-    (void)watch; /* it lies in the fabric */
+    (void)watch; /* the record is a part of the fabric */
 }
 
 muster_status muster_progress_init(struct muster_fabric *fabric)
@@ -532,9 +536,9 @@ muster_status muster_progress_init(struct muster_fabric *fabric)
 void muster_progress_finish(struct muster_fabric *fabric)
 {
     for (struct muster_link *link = fabric->retired_links; link != NULL; link = link->next) {
-        link->dirty = false; /* nobody follows the list of marked links any more */
+        link->marked = false; /* nobody follows the list of marked links any more */
     }
-    reap(fabric);
+    free_retired(fabric);
     if (fabric->epoll_fd >= 0) {
         close(fabric->epoll_fd);
     }

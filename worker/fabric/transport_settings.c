@@ -8,19 +8,19 @@ muster_status muster_transport_settings_add(struct muster_transport_settings *se
                                             const struct muster_transport *transport,
                                             const muster_options *options, bool required)
 {
-    void *own = NULL;
+    void *parsed = NULL;
     bool used = required;
     if (settings->count == MUSTER_TRANSPORTS_MAX) {
         return muster_error_set(MUSTER_INVALID, "more than %d transports", MUSTER_TRANSPORTS_MAX);
     }
     if (transport->parse != NULL) {
-        TRY(transport->parse(options, &used, &own));
+        TRY(transport->parse(options, &used, &parsed));
     }
     if (used) {
         settings->rows[settings->count].transport = transport;
-        settings->rows[settings->count++].settings = own;
-    } else if (own != NULL) {
-        transport->free_settings(own);
+        settings->rows[settings->count++].settings = parsed;
+    } else if (parsed != NULL) {
+        transport->free_settings(parsed);
     }
     return MUSTER_OK;
 }

@@ -61,7 +61,7 @@ static void close_path(struct muster_pending_connection *pending)
         path->end->path = NULL;
     }
     path->end = NULL;
-    muster_watch_retire(pending->all->fabric, &pending->watch);
+    muster_watch_retire(pending->pending_list->fabric, &pending->watch);
 }
 
 /* Sending ------------------------------------------------------------------------------------ */
@@ -142,7 +142,7 @@ static muster_status arrived(struct toy_path *path, uint32_t size)
 static void receive(struct toy_path *path)
 {
     for (int i = 0; i < READS_MAX; i++) {
-        muster_fabric_yield(path->pending.all->fabric);
+        muster_fabric_yield(path->pending.pending_list->fabric);
         if (path->pending.watch.retired) {
             return;
         }

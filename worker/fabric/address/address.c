@@ -70,6 +70,7 @@ static bool parse_ports(const char *text, uint16_t *ret_first, uint16_t *ret_las
                             *ret_first <= *ret_last);
 }
 
+/* Splits the text into host and ports; brackets around the host are optional and are removed. */
 muster_status muster_address_parse_listen(const char *text,
                                           struct muster_socket_address *ret_address,
                                           uint16_t *ret_first, uint16_t *ret_last)

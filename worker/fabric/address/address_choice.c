@@ -109,7 +109,7 @@ static bool parse_bits(const char *text, uint32_t most, uint32_t *ret_bits)
     return true;
 }
 
-/* Changes the text: ends it at the slash. */
+/* Writes into the text: replaces the slash by a terminator. */
 static muster_status parse_item(char *text, struct item *ret_item)
 {
     char *slash = strchr(text, '/');
@@ -174,8 +174,8 @@ static bool is_interface(const struct muster_host_addresses *here, const char *n
 }
 
 /* "eth1" is the interface of this name; if there is none, all whose names begin so: "eth10". */
-static bool matches(const struct item *item, const struct muster_host_addresses *here,
-                    const struct muster_host_address *each)
+static bool item_matches(const struct item *item, const struct muster_host_addresses *here,
+                         const struct muster_host_address *each)
 {
     if (item->name == NULL) {
         struct ip ip = ip_of(&each->address);
@@ -187,12 +187,12 @@ static bool matches(const struct item *item, const struct muster_host_addresses 
     return strncmp(item->name, each->interface, strlen(item->name)) == 0;
 }
 
-static bool named(const struct items *items, const struct muster_host_addresses *here,
-                  const struct muster_host_address *each)
+static bool is_selected(const struct items *items, const struct muster_host_addresses *here,
+                        const struct muster_host_address *each)
 {
     bool found = false;
     for (uint32_t i = 0; i < items->count && !found; i++) {
-        found = matches(&items->all[i], here, each);
+        found = item_matches(&items->all[i], here, each);
     }
     return found != items->excluded;
 }
@@ -256,6 +256,8 @@ static muster_status no_address(const struct muster_host_addresses *here, const 
                             here->count > 0 ? there : "none");
 }
 
+/* Goes through the classes of addresses, best first, and in each through the addresses in the order
+ * of the host. */
 muster_status muster_addresses_choose(const struct muster_host_addresses *here,
                                       const char *interfaces, const char *first, uint32_t most,
                                       uint32_t *ret_chosen, uint32_t *ret_count)
@@ -277,7 +279,7 @@ muster_status muster_addresses_choose(const struct muster_host_addresses *here,
         for (uint32_t i = 0; i < here->count && count < most; i++) {
             const struct muster_host_address *each = &here->all[i];
             if (publish_class(each, first[0] != '\0' ? &wanted : NULL) == class &&
-                named(&items, here, each)) {
+                is_selected(&items, here, each)) {
                 ret_chosen[count++] = i;
             }
         }
@@ -334,7 +336,8 @@ struct candidate {
     uint32_t family; /* the size of its addresses; 0: no TCP address, or in the order already */
 };
 
-/* The first address at this distance whose family is not the last one's; else the first one. */
+/* Finds the next address at this distance: the first of another family than *last_family, otherwise
+ * the first that is left. Marks it as used by family 0. False: none is left. */
 static bool next_candidate(struct candidate *all, uint32_t count, enum distance distance,
                            uint32_t *last_family, uint32_t *ret_index)
 {
@@ -359,6 +362,8 @@ static bool next_candidate(struct candidate *all, uint32_t count, enum distance 
     return true;
 }
 
+/* First finds the distance of each address, then writes the addresses by distance; addresses at one
+ * distance alternate between the families. */
 uint32_t muster_addresses_order(const struct muster_host_addresses *here,
                                 const struct muster_peer *peer, bool same_host,
                                 uint32_t ret_order[MUSTER_ADDRESSES_MAX])

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Only changes the order. Without /sys no interface counts as a bridge. */
+/* Bridges only come later in the order. Without /sys no interface is taken for a bridge. */
 static bool is_bridge(const char *interface)
 {
     char path[64 + IF_NAMESIZE];

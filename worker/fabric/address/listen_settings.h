@@ -17,9 +17,9 @@ MUSTER_CHECKED muster_status muster_listen_parse(const muster_options *options,
                                                  struct muster_listen_settings *ret_settings);
 void muster_listen_finish(struct muster_listen_settings *settings);
 
-/* Where to listen, for muster_address_parse_listen(). If the user does not say: at all addresses;
- * or only at the first address, if it is a loopback address, because then all peers are on this
- * host. first_address: "" for none. The result is borrowed from one of the two. */
+/* Where to listen, for muster_address_parse_listen(). If the user does not specify it: at all
+ * addresses; or only at the first address, if it is a loopback address, because then all peers are
+ * on this host. first_address: "" for none. The result is borrowed from one of the two. */
 const char *muster_listen_at(const struct muster_listen_settings *settings,
                              const char *first_address);
 

@@ -13,7 +13,7 @@
 static uint32_t inproc_addresses(const void *transport, uint32_t most,
                                  char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
 {
-    const struct inproc *self = transport;
+    const struct muster_inproc *self = transport;
     if (most > 0) {
         (void)snprintf(ret_addresses[0], MUSTER_ADDRESS_SIZE, "inproc://%s", self->fabric->member);
     }
@@ -22,7 +22,7 @@ static uint32_t inproc_addresses(const void *transport, uint32_t most,
 
 static void inproc_woken(void *transport)
 {
-    struct inproc *self = transport;
+    struct muster_inproc *self = transport;
     if (atomic_exchange(&self->dialled, false)) {
         muster_inproc_accept_links(self);
     }
@@ -31,7 +31,7 @@ static void inproc_woken(void *transport)
         if (link == NULL || link->end == NULL || link->ops != &muster_inproc_transport) {
             continue;
         }
-        const struct inproc_side *side = link->end;
+        const struct muster_inproc_side *side = link->end;
         if (atomic_exchange(&side->mine->has_work, false)) {
             muster_link_mark(link);
         }
@@ -40,12 +40,12 @@ static void inproc_woken(void *transport)
 
 static void inproc_refresh(void *transport)
 {
-    struct inproc *self = transport;
+    struct muster_inproc *self = transport;
     for (struct muster_link *link = self->fabric->by_member; link != NULL; link = link->hh.next) {
         if (link->end == NULL || link->ops != &muster_inproc_transport) {
             continue;
         }
-        struct inproc_side *side = link->end;
+        struct muster_inproc_side *side = link->end;
         muster_mutex_lock(&side->pair->lock);
         bool gone = side->theirs->state == INPROC_LEFT || side->theirs->state == INPROC_DEAD;
         muster_mutex_unlock(&side->pair->lock);
@@ -59,11 +59,11 @@ static void inproc_refresh(void *transport)
 
 static void inproc_begin_generation(void *transport)
 {
-    struct inproc *self = transport;
+    struct muster_inproc *self = transport;
     muster_inproc_accept_links(self);
     for (struct muster_link *link = self->fabric->by_member; link != NULL; link = link->hh.next) {
         if (link->end != NULL && link->ops == &muster_inproc_transport) {
-            const struct inproc_side *side = link->end;
+            const struct muster_inproc_side *side = link->end;
             /* Sends that have waited for this generation are matched again. */
             muster_mutex_lock(&side->pair->lock);
             muster_transfer_table_splice(&side->mine->unexpected, &side->mine->inbox);
@@ -91,7 +91,7 @@ static bool inproc_has_arrived(const struct muster_link *link, const struct must
 
 static void inproc_send_goodbye(struct muster_link *link)
 {
-    struct inproc_side *side = link->end;
+    struct muster_inproc_side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
     side->mine->state = INPROC_LEFT;
     muster_inproc_notify(side->theirs);
@@ -99,14 +99,15 @@ static void inproc_send_goodbye(struct muster_link *link)
 
 static bool inproc_goodbye_done(const struct muster_link *link)
 {
-    return link->end == NULL || ((const struct inproc_side *)link->end)->mine->state == INPROC_LEFT;
+    return link->end == NULL ||
+           ((const struct muster_inproc_side *)link->end)->mine->state == INPROC_LEFT;
 }
 
 /* Sending -------------------------------------------------------------------------------------- */
 
 static void inproc_post_send(struct muster_link *link, struct muster_transfer *transfer)
 {
-    struct inproc_side *side = link->end;
+    struct muster_inproc_side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
     muster_transfer_list_append(&side->theirs->inbox, transfer);
     muster_inproc_notify(side->theirs);
@@ -114,7 +115,7 @@ static void inproc_post_send(struct muster_link *link, struct muster_transfer *t
 
 static void inproc_post_receive(struct muster_link *link, struct muster_transfer *transfer)
 {
-    struct inproc_side *side = link->end;
+    struct muster_inproc_side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
     struct muster_transfer *send =
         muster_transfer_table_find(&side->mine->unexpected, &transfer->key);
@@ -128,7 +129,7 @@ static void inproc_post_receive(struct muster_link *link, struct muster_transfer
 static void inproc_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
                             struct muster_transfer_list *ret_sends)
 {
-    struct inproc_side *side = link->end;
+    struct muster_inproc_side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
     struct muster_transfer *being_read = side->mine->being_read;
     if (being_read != NULL && muster_operation_has(operation, &being_read->key)) {
@@ -146,21 +147,21 @@ static void inproc_withdraw(struct muster_link *link, const struct muster_operat
 static void inproc_abort(struct muster_link *link, const struct muster_operation_id *operation,
                          const char *reason)
 {
-    struct inproc_side *side = link->end;
+    struct muster_inproc_side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
     if (side->theirs->abort_count < INPROC_ABORTS_MAX) {
-        struct inproc_abort *note = &side->theirs->aborts[side->theirs->abort_count++];
+        struct muster_inproc_abort *note = &side->theirs->aborts[side->theirs->abort_count++];
         note->operation = *operation;
         (void)snprintf(note->reason, sizeof note->reason, "%s", reason);
     }
     muster_inproc_notify(side->theirs);
 }
 
-/* For receives only: a send ends when the peer has handled it. */
+/* Sends the signature only for a receive: the peer finds the call of a send in the send itself. */
 static void inproc_send_signature(struct muster_link *link,
                                   const struct muster_operation_id *operation)
 {
-    struct inproc_side *side = link->end;
+    struct muster_inproc_side *side = link->end;
     const struct muster_transfer *receive = muster_transfer_table_any(&link->receives, operation);
     if (receive == NULL) {
         return;
@@ -168,7 +169,7 @@ static void inproc_send_signature(struct muster_link *link,
     AUTO_LOCK(&side->pair->lock);
     if (side->theirs->signature_count < INPROC_SIGNATURES_MAX) {
         side->theirs->signatures[side->theirs->signature_count++] =
-            (struct inproc_signature){.key = receive->key, .call = *receive->call};
+            (struct muster_inproc_signature){.key = receive->key, .call = *receive->call};
     }
     muster_inproc_notify(side->theirs);
 }
@@ -192,7 +193,7 @@ static void move_piece(const struct muster_link *link, struct muster_transfer *r
 
 /* True if the link is still open and neither transfer has been withdrawn. The pair is not locked.
  */
-static bool may_continue(struct muster_link *link, struct inproc_side *side, uint64_t opened,
+static bool may_continue(struct muster_link *link, struct muster_inproc_side *side, uint64_t opened,
                          const struct muster_transfer *receive)
 {
     muster_fabric_yield(link->fabric);
@@ -200,11 +201,11 @@ static bool may_continue(struct muster_link *link, struct inproc_side *side, uin
 }
 
 /* Moves one segment, without locks. False: the sender has withdrawn. */
-static bool move_segment(struct muster_link *link, struct inproc_side *side,
+static bool move_segment(struct muster_link *link, struct muster_inproc_side *side,
                          struct muster_transfer *receive, struct muster_transfer *send)
 {
-    struct inproc_pair *pair = side->pair;
-    struct inproc_end *theirs = side->theirs;
+    struct muster_inproc_pair *pair = side->pair;
+    struct muster_inproc_end *theirs = side->theirs;
     uint64_t offset = receive->moved_bytes;
     size_t segment =
         muster_link_segment_bytes(link, MUSTER_SEGMENT_BYTES, receive->element_size_bytes);
@@ -233,7 +234,7 @@ static bool move_segment(struct muster_link *link, struct inproc_side *side,
 
 /* Moves the peer's send into this end's receive, segment by segment. The pair is locked on entry,
  * not on return; the link may be closed then. */
-static void receive_message(struct muster_link *link, struct inproc_side *side,
+static void receive_message(struct muster_link *link, struct muster_inproc_side *side,
                             struct muster_transfer *receive, struct muster_transfer *send)
 {
     uint64_t opened = link->opened;
@@ -263,10 +264,10 @@ static void receive_message(struct muster_link *link, struct inproc_side *side,
     }
 }
 
-/* Finds the receive of a send that was in the inbox; without one it is kept as unexpected, or
- * dropped. The pair is locked on entry, not on return. Only the leader takes sends out of the
- * inbox. */
-static void match_send(struct muster_link *link, struct inproc_side *side,
+/* Matches a send from the inbox: receives it if its receive is posted; otherwise stores it as
+ * unexpected, or drops it if it is stale. The pair is locked on entry, not on return. Only the
+ * leader takes sends out of the inbox. */
+static void match_send(struct muster_link *link, struct muster_inproc_side *side,
                        struct muster_transfer *send)
 {
     struct muster_transfer *receive = muster_transfer_table_find(&link->receives, &send->key);
@@ -297,7 +298,7 @@ static void match_send(struct muster_link *link, struct inproc_side *side,
     }
 }
 
-static void complete_sent(struct muster_link *link, struct inproc_side *side)
+static void complete_sent(struct muster_link *link, struct muster_inproc_side *side)
 {
     struct muster_transfer_list sent = {0};
     muster_mutex_lock(&side->pair->lock);
@@ -309,9 +310,9 @@ static void complete_sent(struct muster_link *link, struct inproc_side *side)
     }
 }
 
-static void handle_aborts(struct muster_link *link, struct inproc_side *side)
+static void handle_aborts(struct muster_link *link, struct muster_inproc_side *side)
 {
-    struct inproc_abort notes[INPROC_ABORTS_MAX];
+    struct muster_inproc_abort notes[INPROC_ABORTS_MAX];
     muster_mutex_lock(&side->pair->lock);
     uint32_t count = side->mine->abort_count;
     memcpy(notes, side->mine->aborts, count * sizeof notes[0]);
@@ -322,9 +323,9 @@ static void handle_aborts(struct muster_link *link, struct inproc_side *side)
     }
 }
 
-static void check_signatures(struct muster_link *link, struct inproc_side *side)
+static void check_signatures(struct muster_link *link, struct muster_inproc_side *side)
 {
-    struct inproc_signature notes[INPROC_SIGNATURES_MAX];
+    struct muster_inproc_signature notes[INPROC_SIGNATURES_MAX];
     muster_mutex_lock(&side->pair->lock);
     uint32_t count = side->mine->signature_count;
     memcpy(notes, side->mine->signatures, count * sizeof notes[0]);
@@ -337,7 +338,7 @@ static void check_signatures(struct muster_link *link, struct inproc_side *side)
 
 /* Matches as many sends as there are now; later ones have their turn after the other links. False:
  * the link is closed. */
-static bool handle_inbox(struct muster_link *link, struct inproc_side *side)
+static bool handle_inbox(struct muster_link *link, struct muster_inproc_side *side)
 {
     uint64_t opened = link->opened;
     muster_mutex_lock(&side->pair->lock);
@@ -360,7 +361,7 @@ static bool handle_inbox(struct muster_link *link, struct inproc_side *side)
 
 static void inproc_progress(struct muster_link *link)
 {
-    struct inproc_side *side = link->end;
+    struct muster_inproc_side *side = link->end;
     complete_sent(link, side);
     handle_aborts(link, side);
     check_signatures(link, side);
@@ -368,7 +369,7 @@ static void inproc_progress(struct muster_link *link)
         return;
     }
     muster_mutex_lock(&side->pair->lock);
-    enum inproc_state peer = side->theirs->state;
+    enum muster_inproc_state peer = side->theirs->state;
     bool more = side->mine->inbox.first != NULL || side->mine->sent.first != NULL;
     muster_mutex_unlock(&side->pair->lock);
     if (more) {

@@ -20,27 +20,27 @@
 /* Of a peer, not handled yet; further ones are dropped. */
 enum { INPROC_ABORTS_MAX = 16, INPROC_SIGNATURES_MAX = 16 };
 
-enum inproc_state {
+enum muster_inproc_state {
     INPROC_ABSENT = 0, /* its fabric has not opened the link yet */
     INPROC_OPEN = 1,
     INPROC_LEFT = 2,
     INPROC_DEAD = 3,
 };
 
-struct inproc_abort {
+struct muster_inproc_abort {
     struct muster_operation_id operation;
     char reason[MUSTER_REASON_SIZE];
 };
 
-struct inproc_signature {
+struct muster_inproc_signature {
     struct muster_message_key key;
     struct muster_call call;
 };
 
 /* One end of a link. Guarded by the pair's lock, except `has_work` and `receiving`. */
-struct inproc_end {
-    enum inproc_state state;
-    struct inproc *owner;                    /* OPEN: the transport to wake */
+struct muster_inproc_end {
+    enum muster_inproc_state state;
+    struct muster_inproc *owner;             /* OPEN: the transport to wake */
     atomic_bool has_work;                    /* for the slot progress */
     struct muster_transfer_list inbox;       /* the peer's sends, not matched yet */
     struct muster_transfer_table unexpected; /* the peer's sends whose receives are not posted */
@@ -49,34 +49,34 @@ struct inproc_end {
     bool reading;                            /* a segment of it, now, without locks */
     struct muster_transfer *receiving;       /* into this receive; under the fabric's lock */
     uint32_t abort_count;
-    struct inproc_abort aborts[INPROC_ABORTS_MAX];
+    struct muster_inproc_abort aborts[INPROC_ABORTS_MAX];
     uint32_t signature_count;
-    struct inproc_signature signatures[INPROC_SIGNATURES_MAX];
+    struct muster_inproc_signature signatures[INPROC_SIGNATURES_MAX];
 };
 
-struct inproc_pair {
+struct muster_inproc_pair {
     pthread_mutex_t lock;
     pthread_cond_t idle; /* `reading` has been cleared */
     char names[2][MUSTER_UUID_SIZE];
-    struct inproc_end ends[2];
-    struct inproc_pair *prev, *next;
+    struct muster_inproc_end ends[2];
+    struct muster_inproc_pair *prev, *next;
 };
 
 /* The object of one fabric. */
-struct inproc {
+struct muster_inproc {
     struct muster_fabric *fabric;
     atomic_bool dialled; /* a peer has opened a link: the pairs are to be searched */
-    struct inproc *prev, *next;
+    struct muster_inproc *prev, *next;
 };
 
 /* What link->end points to. */
-struct inproc_side {
-    struct inproc_pair *pair;
-    struct inproc_end *mine, *theirs;
+struct muster_inproc_side {
+    struct muster_inproc_pair *pair;
+    struct muster_inproc_end *mine, *theirs;
 };
 
 /* There is work for that end. The pair is locked. */
-void muster_inproc_notify(struct inproc_end *end);
+void muster_inproc_notify(struct muster_inproc_end *end);
 
 /* inproc_hub.c: slots, link.h says what each does; and what they have in common. */
 extern const struct muster_transport muster_inproc_transport;
@@ -86,9 +86,10 @@ void muster_inproc_stop(void *transport);
 void muster_inproc_open(struct muster_link *link);
 void muster_inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sends);
 /* Opens this fabric's end of links that peers have opened, if they are members. */
-void muster_inproc_accept_links(struct inproc *self);
+void muster_inproc_accept_links(struct muster_inproc *self);
 /* Moves the send that the peer receives to ret_sends, as soon as the peer does not read its memory.
  */
-void muster_inproc_recall_locked(struct inproc_side *side, struct muster_transfer_list *ret_sends);
+void muster_inproc_recall_locked(struct muster_inproc_side *side,
+                                 struct muster_transfer_list *ret_sends);
 
 #endif

@@ -13,11 +13,11 @@
  * jobs may be in one process. */
 static struct {
     pthread_mutex_t lock;
-    struct inproc *fabrics;
-    struct inproc_pair *pairs; /* with an end that is OPEN */
+    struct muster_inproc *fabrics;
+    struct muster_inproc_pair *pairs; /* with an end that is OPEN */
 } hub = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-void muster_inproc_notify(struct inproc_end *end)
+void muster_inproc_notify(struct muster_inproc_end *end)
 {
     atomic_store(&end->has_work, true);
     if (end->owner != NULL) {
@@ -32,7 +32,7 @@ muster_status muster_inproc_start(struct muster_fabric *fabric, const void *sett
                                   void **ret_transport)
 {
     (void)settings;
-    struct inproc *self = calloc(1, sizeof *self);
+    struct muster_inproc *self = calloc(1, sizeof *self);
     if (self == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
@@ -45,11 +45,11 @@ muster_status muster_inproc_start(struct muster_fabric *fabric, const void *sett
 
 void muster_inproc_stop(void *transport)
 {
-    struct inproc *self = transport;
+    struct muster_inproc *self = transport;
     muster_mutex_lock(&hub.lock);
     DL_DELETE(hub.fabrics, self);
     /* Ends the links that peers have opened and this fabric has not. */
-    struct inproc_pair *pair = NULL;
+    struct muster_inproc_pair *pair = NULL;
     DL_FOREACH(hub.pairs, pair)
     {
         for (int i = 0; i < 2; i++) {
@@ -69,13 +69,15 @@ void muster_inproc_stop(void *transport)
     free(self);
 }
 
-void muster_inproc_accept_links(struct inproc *self)
+/* Opening a link takes the locks of hub and pair, so each link is opened after the search has
+ * released them, and the search begins again. */
+void muster_inproc_accept_links(struct muster_inproc *self)
 {
     const char *member = self->fabric->member;
     for (;;) {
         struct muster_link *link = NULL;
         muster_mutex_lock(&hub.lock);
-        struct inproc_pair *pair = NULL;
+        struct muster_inproc_pair *pair = NULL;
         DL_FOREACH(hub.pairs, pair)
         {
             int mine = strcmp(pair->names[0], member) == 0 ? 0 : 1;
@@ -101,9 +103,9 @@ void muster_inproc_accept_links(struct inproc *self)
 
 /* Opening and closing -------------------------------------------------------------------------- */
 
-static struct inproc *find_fabric(const char *member)
+static struct muster_inproc *find_fabric(const char *member)
 {
-    struct inproc *each = NULL;
+    struct muster_inproc *each = NULL;
     DL_FOREACH(hub.fabrics, each)
     {
         if (strcmp(each->fabric->member, member) == 0) {
@@ -114,9 +116,9 @@ static struct inproc *find_fabric(const char *member)
 }
 
 /* The pair of these members in which `mine` is ABSENT. */
-static struct inproc_pair *find_pair(const char *mine, const char *theirs, int *ret_index)
+static struct muster_inproc_pair *find_pair(const char *mine, const char *theirs, int *ret_index)
 {
-    struct inproc_pair *pair = NULL;
+    struct muster_inproc_pair *pair = NULL;
     DL_FOREACH(hub.pairs, pair)
     {
         for (int i = 0; i < 2; i++) {
@@ -134,9 +136,9 @@ static struct inproc_pair *find_pair(const char *mine, const char *theirs, int *
     return NULL;
 }
 
-static struct inproc_pair *make_pair(const char *mine, const char *theirs)
+static struct muster_inproc_pair *make_pair(const char *mine, const char *theirs)
 {
-    struct inproc_pair *pair = calloc(1, sizeof *pair);
+    struct muster_inproc_pair *pair = calloc(1, sizeof *pair);
     if (pair != NULL) {
         muster_mutex_init(&pair->lock);
         pthread_cond_init(&pair->idle, NULL);
@@ -147,15 +149,16 @@ static struct inproc_pair *make_pair(const char *mine, const char *theirs)
     return pair;
 }
 
-/* The pair that the peer has created; or creates one and wakes the peer. The hub is locked. */
-static struct inproc_pair *join_pair(struct muster_link *link, int *ret_index)
+/* Returns the pair that the peer has created; if there is none, creates it and wakes the peer. The
+ * hub is locked. */
+static struct muster_inproc_pair *join_pair(struct muster_link *link, int *ret_index)
 {
-    struct inproc *self = link->transport;
-    struct inproc_pair *pair = find_pair(self->fabric->member, link->peer.member, ret_index);
+    struct muster_inproc *self = link->transport;
+    struct muster_inproc_pair *pair = find_pair(self->fabric->member, link->peer.member, ret_index);
     if (pair != NULL) {
         return pair;
     }
-    struct inproc *peer = find_fabric(link->peer.member);
+    struct muster_inproc *peer = find_fabric(link->peer.member);
     if (peer == NULL) {
         return NULL;
     }
@@ -168,13 +171,15 @@ static struct inproc_pair *join_pair(struct muster_link *link, int *ret_index)
     return pair;
 }
 
+/* Joins the pair with the hub locked, so that two fabrics which open the link at the same time get
+ * one pair. */
 void muster_inproc_open(struct muster_link *link)
 {
-    struct inproc *self = link->transport;
-    struct inproc_side *side = calloc(1, sizeof *side);
+    struct muster_inproc *self = link->transport;
+    struct muster_inproc_side *side = calloc(1, sizeof *side);
     int index = 0;
     muster_mutex_lock(&hub.lock);
-    struct inproc_pair *pair = side == NULL ? NULL : join_pair(link, &index);
+    struct muster_inproc_pair *pair = side == NULL ? NULL : join_pair(link, &index);
     if (pair != NULL) {
         side->pair = pair;
         side->mine = &pair->ends[index];
@@ -194,7 +199,8 @@ void muster_inproc_open(struct muster_link *link)
     muster_link_opened(link);
 }
 
-void muster_inproc_recall_locked(struct inproc_side *side, struct muster_transfer_list *ret_sends)
+void muster_inproc_recall_locked(struct muster_inproc_side *side,
+                                 struct muster_transfer_list *ret_sends)
 {
     while (side->mine->reading) {
         pthread_cond_wait(&side->pair->idle, &side->pair->lock);
@@ -205,23 +211,27 @@ void muster_inproc_recall_locked(struct inproc_side *side, struct muster_transfe
     }
 }
 
-static void free_pair(struct inproc_pair *pair)
+static void free_pair(struct muster_inproc_pair *pair)
 {
     pthread_cond_destroy(&pair->idle);
     pthread_mutex_destroy(&pair->lock);
     free(pair);
 }
 
+/* First takes back this end's sends, wherever they are in the pair; then leaves the pair. The end
+ * that leaves last frees the pair. */
 void muster_inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
-    struct inproc_side *side = link->end;
-    struct inproc_end *mine = side->mine;
-    struct inproc_end *theirs = side->theirs;
+    struct muster_inproc_side *side = link->end;
+    struct muster_inproc_end *mine = side->mine;
+    struct muster_inproc_end *theirs = side->theirs;
     muster_mutex_lock(&side->pair->lock);
     muster_inproc_recall_locked(side, ret_sends);
     muster_transfer_list_splice(&theirs->inbox, ret_sends);
     muster_transfer_table_splice(&theirs->unexpected, ret_sends);
     muster_transfer_list_splice(&mine->sent, ret_sends);
+    /* A send of the peer that was being received returns to the inbox, where the peer's withdraw
+     * and close find it. */
     if (mine->receiving != NULL && theirs->being_read != NULL) {
         muster_transfer_list_append(&mine->inbox, theirs->being_read);
         theirs->being_read = NULL;

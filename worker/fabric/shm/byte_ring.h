@@ -10,8 +10,8 @@
  *
  * Neither side trusts the other's count: an impossible one is reported as MUSTER_RING_BROKEN.
  *
- * The data is mapped twice, one mapping behind the other, so that all that fits into the ring is
- * contiguous.
+ * The data is mapped twice, the second mapping right after the first, so that all that fits into
+ * the ring is contiguous.
  *
  * Threads: each side is used by one thread at a time.
  */
@@ -46,15 +46,15 @@ struct muster_ring {
 void muster_ring_init(struct muster_ring *ring, struct muster_ring_count *mine,
                       struct muster_ring_count *theirs, unsigned char *data, size_t size_bytes);
 
-/* Writer: where to write so many bytes; NULL if they do not fit. *ret_room: how many do, or BROKEN.
- */
+/* Writer: where to write size_bytes bytes; NULL if they do not fit. *ret_room: how many bytes fit,
+ * or MUSTER_RING_BROKEN. */
 unsigned char *muster_ring_reserve(struct muster_ring *ring, size_t size_bytes, size_t *ret_room);
 
-/* Reader: how many bytes can be read, at most the ring's size; or BROKEN. */
+/* Reader: how many bytes can be read, at most the ring's size; or MUSTER_RING_BROKEN. */
 size_t muster_ring_available(struct muster_ring *ring);
 const unsigned char *muster_ring_front(const struct muster_ring *ring);
 
-/* Writer: so many reserved bytes have been written. Reader: so many have been read. */
+/* Writer: size_bytes of the reserved bytes have been written. Reader: size_bytes have been read. */
 void muster_ring_advance(struct muster_ring *ring, size_t size_bytes);
 
 /* A full fence between this thread's accesses before and after. The thread sanitizer does not know

@@ -16,7 +16,7 @@ static void shm_read_environment(muster_options *options)
     options->shared_memory = muster_option_read_switch("MUSTER_SHARED_MEMORY", 1);
 }
 
-/* The only option is whether it is used. */
+/* The only option is whether shared memory is used. */
 static muster_status shm_parse(const muster_options *options, bool *used, void **ret_settings)
 {
     (void)ret_settings;
@@ -29,12 +29,12 @@ static muster_status shm_parse(const muster_options *options, bool *used, void *
 static muster_status shm_start(struct muster_fabric *fabric, const void *settings,
                                void **ret_transport)
 {
-    struct shm_address own;
+    struct muster_shm_address own;
     (void)settings;
     if (!muster_shm_address_here(&own)) {
         return MUSTER_OK;
     }
-    struct shm *shm = calloc(1, sizeof *shm);
+    struct muster_shm *shm = calloc(1, sizeof *shm);
     if (shm == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
@@ -54,20 +54,20 @@ static muster_status shm_start(struct muster_fabric *fabric, const void *setting
 static uint32_t shm_addresses(const void *transport, uint32_t most,
                               char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
 {
-    const struct shm *shm = transport;
+    const struct muster_shm *shm = transport;
     if (most > 0) {
         muster_shm_address_print(&shm->own, ret_addresses[0]);
     }
     return most > 0;
 }
 
-static bool is_open(const struct shm_link *end)
+static bool is_open(const struct muster_shm_link *end)
 {
     return end->path != NULL && end->path->pending.phase == MUSTER_PHASE_OPEN;
 }
 
-/* Of generations before this one. */
-static void drop_descriptors(struct shm_link *end, uint64_t generation)
+/* Closes the descriptors of generations before this one. */
+static void drop_descriptors(struct muster_shm_link *end, uint64_t generation)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < end->descriptor_count; i++) {
@@ -82,19 +82,20 @@ static void drop_descriptors(struct shm_link *end, uint64_t generation)
 
 static void shm_begin_generation(void *transport)
 {
-    struct shm *shm = transport;
+    struct muster_shm *shm = transport;
     struct muster_dialler *each = NULL;
     DL_FOREACH(shm->pending_list.diallers, each)
     {
-        drop_descriptors((struct shm_link *)each, shm->pending_list.fabric->generation);
+        drop_descriptors((struct muster_shm_link *)each, shm->pending_list.fabric->generation);
     }
     muster_common_link_begin_generation(shm);
 }
 
 /* Polling ------------------------------------------------------------------------------------- */
 
-/* With or without the lock: posting threads write only what is atomic; the rest is the leader's. */
-static bool has_work(struct shm_link *end)
+/* Called with or without the lock: what posting threads write is atomic, and only the leader
+ * changes the rest. */
+static bool has_work(struct muster_shm_link *end)
 {
     uint64_t blocked = atomic_load_explicit(&end->blocked, memory_order_relaxed);
     return muster_ring_has_changed(&end->in) ||
@@ -104,8 +105,8 @@ static bool has_work(struct shm_link *end)
 
 static bool shm_poll(const void *transport)
 {
-    const struct shm *shm = transport;
-    struct shm_link *end = NULL;
+    const struct muster_shm *shm = transport;
+    struct muster_shm_link *end = NULL;
     DL_FOREACH2(shm->open, end, next_open)
     {
         if (has_work(end)) {
@@ -117,8 +118,8 @@ static bool shm_poll(const void *transport)
 
 static void shm_mark_updated(void *transport)
 {
-    struct shm *shm = transport;
-    struct shm_link *end = NULL;
+    struct muster_shm *shm = transport;
+    struct muster_shm_link *end = NULL;
     DL_FOREACH2(shm->open, end, next_open)
     {
         if (has_work(end)) {
@@ -129,8 +130,8 @@ static void shm_mark_updated(void *transport)
 
 static void shm_arm_wakeups(void *transport, bool armed)
 {
-    struct shm *shm = transport;
-    struct shm_link *end = NULL;
+    struct muster_shm *shm = transport;
+    struct muster_shm_link *end = NULL;
     DL_FOREACH2(shm->open, end, next_open)
     {
         bool blocked = atomic_load_explicit(&end->blocked, memory_order_relaxed) != SHM_NOT_BLOCKED;
@@ -144,7 +145,7 @@ static void shm_arm_wakeups(void *transport, bool armed)
 
 static void shm_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
-    struct shm_link *end = link->end;
+    struct muster_shm_link *end = link->end;
     muster_shm_retract_all(end);
     if (is_open(end) && end->parting) {
         muster_shm_flush_control(end); /* the goodbye, if there is room */
@@ -159,7 +160,7 @@ static void shm_close(struct muster_link *link, struct muster_transfer_list *ret
 
 static void shm_peer_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
-    struct shm_link *end = link->end;
+    struct muster_shm_link *end = link->end;
     muster_shm_retract_all(end);
     if (end->path != NULL) {
         muster_shm_path_close(end->path);
@@ -170,7 +171,7 @@ static void shm_peer_left(struct muster_link *link, struct muster_transfer_list 
 
 static void shm_send_goodbye(struct muster_link *link)
 {
-    struct shm_link *end = link->end;
+    struct muster_shm_link *end = link->end;
     if (!end->parting) {
         end->parting = true;
         muster_match_goodbye(&end->match);
@@ -179,7 +180,7 @@ static void shm_send_goodbye(struct muster_link *link)
 
 static bool shm_goodbye_done(const struct muster_link *link)
 {
-    const struct shm_link *end = link->end;
+    const struct muster_shm_link *end = link->end;
     /* The peer can read the ring when this process is gone. */
     return end->match.control.start == end->match.control.end;
 }
@@ -187,7 +188,7 @@ static bool shm_goodbye_done(const struct muster_link *link)
 /* Writes the frame at once if there is room, without waiting for the leader. */
 static void shm_post_send(struct muster_link *link, struct muster_transfer *transfer)
 {
-    struct shm_link *end = link->end;
+    struct muster_shm_link *end = link->end;
     muster_match_post_send(&end->match, transfer);
     if (is_open(end) && end->match.ready.first == transfer) {
         end->match.posting = true;
@@ -199,7 +200,7 @@ static void shm_post_send(struct muster_link *link, struct muster_transfer *tran
 static void shm_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
                          struct muster_transfer_list *ret_sends)
 {
-    struct shm_link *end = link->end;
+    struct muster_shm_link *end = link->end;
     if (end->has_next && muster_operation_has(operation, &end->next_out.transfer->key)) {
         muster_match_unsent(&end->match, &end->next_out);
         end->has_next = false;
@@ -209,7 +210,7 @@ static void shm_withdraw(struct muster_link *link, const struct muster_operation
 
 static void shm_progress(struct muster_link *link)
 {
-    struct shm_link *end = link->end;
+    struct muster_shm_link *end = link->end;
     uint64_t opened = link->opened;
     bool open = is_open(end);
     if (!open && link->state != MUSTER_LINK_PEER_LEFT) {
@@ -233,8 +234,8 @@ static void shm_progress(struct muster_link *link)
 static muster_status shm_send_descriptor(struct muster_link *link, uint64_t generation,
                                          uint64_t tag, int fd)
 {
-    const struct shm_link *end = link->end;
-    const struct shm_packet packet = {
+    const struct muster_shm_link *end = link->end;
+    const struct muster_shm_packet packet = {
         .kind = SHM_DESCRIPTOR, .generation = generation, .word = tag};
     if (!muster_shm_packet_send(end->path->pending.watch.fd, &packet, fd)) {
         return muster_error_errno(MUSTER_RETRY, "a descriptor for rank %u (host %s)", link->rank,
@@ -245,9 +246,9 @@ static muster_status shm_send_descriptor(struct muster_link *link, uint64_t gene
 
 static int shm_receive_descriptor(struct muster_link *link, uint64_t generation, uint64_t tag)
 {
-    struct shm_link *end = link->end;
+    struct muster_shm_link *end = link->end;
     for (uint32_t i = 0; i < end->descriptor_count; i++) {
-        struct shm_descriptor *each = &end->descriptors[i];
+        struct muster_shm_descriptor *each = &end->descriptors[i];
         if (each->generation == generation && each->tag == tag) {
             int fd = each->fd;
             end->descriptor_count--;
@@ -262,29 +263,29 @@ static int shm_receive_descriptor(struct muster_link *link, uint64_t generation,
 
 static void close_pending(struct muster_pending_connection *pending)
 {
-    muster_shm_path_close((struct shm_path *)pending);
+    muster_shm_path_close((struct muster_shm_path *)pending);
 }
 
 static bool is_dialling(const struct muster_link *link)
 {
-    const struct shm_link *end = link->end;
+    const struct muster_shm_link *end = link->end;
     return end->path != NULL && end->path->pending.phase == MUSTER_PHASE_GREETING;
 }
 
 static void timed_out(struct muster_pending_connection *pending)
 {
-    struct shm_path *path = (struct shm_path *)pending;
-    muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
+    struct muster_shm_path *path = (struct muster_shm_path *)pending;
+    muster_link_try_next(path->end->link, "it does not confirm that it sees the same memory");
 }
 
 static void dial(struct muster_dialler *dialler)
 {
-    muster_shm_dial((struct shm_link *)dialler);
+    muster_shm_dial((struct muster_shm_link *)dialler);
 }
 
 static void init_end(struct muster_link *link)
 {
-    struct shm_link *end = link->end;
+    struct muster_shm_link *end = link->end;
     end->dialler.match = &end->match;
     end->link = link;
     end->shm = link->transport;
@@ -298,13 +299,13 @@ static void init_end(struct muster_link *link)
 
 static bool is_closed(const struct muster_link *link)
 {
-    const struct shm_link *end = link->end;
+    const struct muster_shm_link *end = link->end;
     return muster_pending_is_closed(&end->path->pending);
 }
 
 static void free_shm(struct muster_pending_connections *pending_list)
 {
-    struct shm *shm = (struct shm *)pending_list;
+    struct muster_shm *shm = (struct muster_shm *)pending_list;
     free(shm->piece);
     free(shm);
 }
@@ -335,7 +336,7 @@ const struct muster_transport muster_shm_transport = {
     .connection =
         {
             .elsewhere = MUSTER_REFUSED_MEMORY,
-            .end_size_bytes = sizeof(struct shm_link),
+            .end_size_bytes = sizeof(struct muster_shm_link),
             .init_end = init_end,
             .create = muster_shm_create_connection,
             .ready = muster_shm_path_ready,

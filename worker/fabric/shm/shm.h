@@ -38,7 +38,7 @@ enum {
 };
 
 /* What one member of a link writes and the other reads. */
-struct shm_side {
+struct muster_shm_side {
     struct muster_ring_count written, read;
     alignas(MUSTER_CACHE_LINE) _Atomic uint32_t sleeping; /* 0: awake */
     unsigned char nonce[SHM_NONCE_BYTES];
@@ -46,8 +46,8 @@ struct shm_side {
 };
 
 /* The memory's first page; the rings of side 0 (the dialler) and side 1 follow. */
-struct shm_memory {
-    struct shm_side sides[2];
+struct muster_shm_memory {
+    struct muster_shm_side sides[2];
 };
 
 enum {
@@ -55,12 +55,12 @@ enum {
     SHM_MEMORY_BYTES = SHM_HEADER_BYTES + 2 * SHM_RING_BYTES,
     SHM_MAPPED_BYTES = SHM_HEADER_BYTES + 4 * SHM_RING_BYTES, /* each ring is mapped twice */
 };
-_Static_assert(sizeof(struct shm_memory) <= SHM_HEADER_BYTES, "the header is a page");
+_Static_assert(sizeof(struct muster_shm_memory) <= SHM_HEADER_BYTES, "the header is a page");
 
 /* Packets ------------------------------------------------------------------------------------ */
 
 /* Append only. */
-enum shm_packet_kind {
+enum muster_shm_packet_kind {
     SHM_HELLO = 1,      /* with the memory's descriptor */
     SHM_ANSWER = 2,     /* word: the verdict */
     SHM_CONFIRM = 3,    /* the dialler has found the acceptor's nonce */
@@ -72,7 +72,7 @@ enum shm_packet_kind {
 };
 
 /* In the byte order of the host, on which both members are. */
-struct shm_packet {
+struct muster_shm_packet {
     uint32_t version; /* of packets and memory */
     uint32_t kind;
     uint64_t generation;
@@ -82,56 +82,56 @@ struct shm_packet {
 };
 
 /* fd: -1 for none; borrowed. False: errno says why. */
-bool muster_shm_packet_send(int socket, const struct shm_packet *packet, int fd);
+bool muster_shm_packet_send(int socket, const struct muster_shm_packet *packet, int fd);
 /* Returns 1, or 0 if no packet has arrived; -1 if the connection has ended, or with errno EPROTO if
  * the bytes are no packet. *ret_fd is the caller's, or -1. */
-int muster_shm_packet_receive(int socket, struct shm_packet *ret_packet, int *ret_fd);
+int muster_shm_packet_receive(int socket, struct muster_shm_packet *ret_packet, int *ret_fd);
 
 /* Addresses ---------------------------------------------------------------------------------- */
 
 enum { SHM_NAME_SIZE = 48 };
 
 /* "shm://BOOT/NETWORK/NAME": boot id of the kernel, inode of the network name space, socket. */
-struct shm_address {
+struct muster_shm_address {
     char boot[MUSTER_UUID_SIZE];
     uint64_t network;
     char name[SHM_NAME_SIZE];
 };
-/* Of this process, without a name. False if /proc does not tell. */
-bool muster_shm_address_here(struct shm_address *ret_address);
-void muster_shm_address_print(const struct shm_address *address,
+/* The address of this process, without a name. False if /proc cannot be read. */
+bool muster_shm_address_here(struct muster_shm_address *ret_address);
+void muster_shm_address_print(const struct muster_shm_address *address,
                               char ret_text[MUSTER_ADDRESS_SIZE]);
-bool muster_shm_address_parse(const char *text, struct shm_address *ret_address);
+bool muster_shm_address_parse(const char *text, struct muster_shm_address *ret_address);
 
 /* Links -------------------------------------------------------------------------------------- */
 
 /* One connection and its memory. */
-struct shm_path {
+struct muster_shm_path {
     struct muster_pending_connection pending; /* first */
-    struct shm *shm;
-    struct shm_link *link; /* NULL until the hello is admitted */
-    uint32_t side;         /* 0: the dialler's */
-    int memory_fd;         /* -1 once it is mapped */
+    struct muster_shm *shm;
+    struct muster_shm_link *end; /* NULL until the hello is admitted */
+    uint32_t side;               /* 0: the dialler's */
+    int memory_fd;               /* -1 once it is mapped */
     unsigned char *mapped;
-    struct shm_side *mine, *theirs;
+    struct muster_shm_side *mine, *theirs;
     unsigned char nonce[SHM_NONCE_BYTES]; /* the dialler's, from its hello */
     pid_t pid;                            /* of the peer; 0: in another PID name space */
 };
 
-struct shm_descriptor {
+struct muster_shm_descriptor {
     uint64_t generation, tag;
     int fd;
 };
 
 /* An allocation of the peer's, mapped here for reading. */
-struct shm_mapping {
+struct muster_shm_mapping {
     uint64_t id;
     unsigned char *base;
     size_t size_bytes;
 };
 
 /* The payload of an offer. */
-struct shm_offer {
+struct muster_shm_offer {
     uint64_t ticket;
     uint64_t address;    /* of the data in the sender's process */
     uint64_t allocation; /* of muster_alloc(), in which the data is; 0: none */
@@ -140,20 +140,20 @@ struct shm_offer {
     uint32_t slot;
     uint32_t unused; /* zero */
 };
-_Static_assert(sizeof(struct shm_offer) <= MUSTER_OFFER_MAX, "an offer fits into its frame");
+_Static_assert(sizeof(struct muster_shm_offer) <= MUSTER_OFFER_MAX, "an offer fits into its frame");
 
 /* What link->end points to. */
-struct shm_link {
+struct muster_shm_link {
     struct muster_dialler dialler; /* first */
     struct muster_match match;
     struct muster_link *link;
-    struct shm *shm;
-    struct shm_path *path; /* OPEN, or pending; or NULL */
+    struct muster_shm *shm;
+    struct muster_shm_path *path; /* OPEN, or pending; or NULL */
     struct muster_ring out, in;
     struct muster_outgoing next_out; /* a frame for which there was no room */
     bool has_next;
     bool parting;             /* goodbye is queued */
-    _Atomic uint64_t blocked; /* the ring had no room when the peer had read so many bytes */
+    _Atomic uint64_t blocked; /* the peer's count of read bytes when the ring had no room */
     struct muster_arrival arrival;
     struct muster_transfer *offered[SHM_OFFERS_MAX]; /* by slot */
     uint64_t tickets[SHM_OFFERS_MAX];
@@ -161,21 +161,21 @@ struct shm_link {
     uint64_t shared_ids[SHM_MAPPINGS_MAX]; /* allocations of this process that the peer may map */
     uint32_t shared_count;
     uint64_t freed; /* muster_allocation_freed_count() when shared_ids was last checked */
-    struct shm_mapping mappings[SHM_MAPPINGS_MAX];
+    struct muster_shm_mapping mappings[SHM_MAPPINGS_MAX];
     uint32_t mapping_count;
-    struct shm_descriptor descriptors[SHM_DESCRIPTORS_MAX];
+    struct muster_shm_descriptor descriptors[SHM_DESCRIPTORS_MAX];
     uint32_t descriptor_count;
-    struct shm_link *prev_open, *next_open; /* in shm->open */
+    struct muster_shm_link *prev_open, *next_open; /* in shm->open */
 };
 
 /* In blocked: there was room. */
 #define SHM_NOT_BLOCKED UINT64_MAX
 
-struct shm {
+struct muster_shm {
     struct muster_pending_connections pending_list; /* first */
-    struct shm_address own;
-    struct shm_link *open; /* changed by the leader, or while it pauses */
-    unsigned char *piece;  /* for consume functions: MUSTER_PIECE_BYTES */
+    struct muster_shm_address own;
+    struct muster_shm_link *open; /* changed by the leader, or while it pauses */
+    unsigned char *piece;         /* for consume functions: MUSTER_PIECE_BYTES */
 };
 
 extern const struct muster_transport muster_shm_transport;
@@ -187,49 +187,52 @@ muster_shm_create_connection(struct muster_pending_connections *pending_list, in
 void muster_shm_path_ready(struct muster_watch *watch, uint32_t events);
 bool muster_shm_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
 void muster_shm_admit(struct muster_pending_connection *pending, struct muster_link *link);
-MUSTER_CHECKED muster_status muster_shm_listen(struct shm *shm);
-void muster_shm_dial(struct shm_link *link);
-void muster_shm_path_close(struct shm_path *path);
+MUSTER_CHECKED muster_status muster_shm_listen(struct muster_shm *shm);
+void muster_shm_dial(struct muster_shm_link *end);
+void muster_shm_path_close(struct muster_shm_path *path);
 /* Handles the packets that have arrived. False: the connection is closed. */
-bool muster_shm_receive_packets(struct shm_path *path);
+bool muster_shm_receive_packets(struct muster_shm_path *path);
 
 /* shm_memory.c. Maps and closes path->memory_fd; side 0 is the dialler's. */
-bool muster_shm_map(struct shm_path *path, uint32_t side);
-void muster_shm_unmap(struct shm_path *path);
+bool muster_shm_map(struct muster_shm_path *path, uint32_t side);
+void muster_shm_unmap(struct muster_shm_path *path);
 /* For the acceptor: whether the descriptor of the hello is such memory and has the dialler's nonce.
  * Maps it. */
-bool muster_shm_verify_memory(struct shm_path *path);
+bool muster_shm_verify_memory(struct muster_shm_path *path);
 /* Sets the link's rings up in the memory. */
-void muster_shm_set_rings(struct shm_link *link, const struct shm_path *path);
+void muster_shm_set_rings(struct muster_shm_link *end, const struct muster_shm_path *path);
 
 /* shm_move.c */
 /* Handles the frames that have arrived, up to a bound. False: the link is closed. */
-bool muster_shm_receive(struct shm_link *link);
+bool muster_shm_receive(struct muster_shm_link *end);
 /* Writes frames to the ring as long as there is room. */
-void muster_shm_flush(struct shm_link *link);
+void muster_shm_flush(struct muster_shm_link *end);
 /* The same, only of frames without data: completes no transfer. */
-void muster_shm_flush_control(struct shm_link *link);
+void muster_shm_flush_control(struct muster_shm_link *end);
 /* A packet over the socket of an open link. May take the descriptor, which is -1 then. */
-void muster_shm_handle_packet(struct shm_link *link, const struct shm_packet *packet, int *fd);
+void muster_shm_handle_packet(struct muster_shm_link *end, const struct muster_shm_packet *packet,
+                              int *fd);
 /* The connection has ended: handles the frames that are still in the ring, then closes the link. */
-void muster_shm_handle_end(struct shm_link *end, const char *what);
+void muster_shm_handle_end(struct muster_shm_link *end, const char *what);
 
 /* shm_offer.c: the sender's part of a get. */
 extern const struct muster_rendezvous_get muster_shm_get_ops;
 /* From now on the peer must not get any message. */
-void muster_shm_retract_all(struct shm_link *link);
+void muster_shm_retract_all(struct muster_shm_link *end);
 /* The link is open: writes the tickets of the offers so far. */
-void muster_shm_write_tickets(struct shm_link *link);
+void muster_shm_write_tickets(struct muster_shm_link *end);
 
 /* The receiver's part: allocations of the peer's that are mapped here. */
-void muster_shm_map_allocation(struct shm_link *link, const struct shm_packet *packet, int fd);
-void muster_shm_unmap_allocation(struct shm_link *link, uint64_t id);
-void muster_shm_unmap_allocations(struct shm_link *link);
+void muster_shm_map_allocation(struct muster_shm_link *end, const struct muster_shm_packet *packet,
+                               int fd);
+void muster_shm_unmap_allocation(struct muster_shm_link *end, uint64_t id);
+void muster_shm_unmap_allocations(struct muster_shm_link *end);
 /* Where the data is mapped; NULL if not all of it is. */
-const unsigned char *muster_shm_find_mapping(const struct shm_link *link,
-                                             const struct shm_offer *offer, uint64_t size_bytes);
+const unsigned char *muster_shm_find_mapping(const struct muster_shm_link *end,
+                                             const struct muster_shm_offer *offer,
+                                             uint64_t size_bytes);
 
 /* shm_get.c: reads offered messages, some pieces at a time. False: the link is closed. */
-bool muster_shm_get_offered(struct shm_link *end);
+bool muster_shm_get_offered(struct muster_shm_link *end);
 
 #endif

@@ -18,21 +18,21 @@
 
 static void free_path(struct muster_watch *watch)
 {
-    struct shm_path *path = (struct shm_path *)watch;
+    struct muster_shm_path *path = (struct muster_shm_path *)watch;
     muster_shm_unmap(path);
     free(path);
 }
 
-void muster_shm_path_close(struct shm_path *path)
+void muster_shm_path_close(struct muster_shm_path *path)
 {
-    if (path->pending.phase == MUSTER_PHASE_OPEN && path->link != NULL) {
-        DL_DELETE2(path->shm->open, path->link, prev_open, next_open);
+    if (path->pending.phase == MUSTER_PHASE_OPEN && path->end != NULL) {
+        DL_DELETE2(path->shm->open, path->end, prev_open, next_open);
     }
     muster_pending_remove(&path->pending);
-    if (path->link != NULL && path->link->path == path) {
-        path->link->path = NULL;
+    if (path->end != NULL && path->end->path == path) {
+        path->end->path = NULL;
     }
-    path->link = NULL;
+    path->end = NULL;
     if (path->memory_fd >= 0) {
         close(path->memory_fd);
         path->memory_fd = -1;
@@ -40,11 +40,12 @@ void muster_shm_path_close(struct shm_path *path)
     muster_watch_retire(path->shm->pending_list.fabric, &path->pending.watch);
 }
 
-/* Takes the descriptor, also on failure. */
-static struct shm_path *make_path(struct shm *shm, int fd, enum muster_phase phase)
+/* Owns the descriptor from now on; NULL: out of memory, the descriptor is closed. */
+static struct muster_shm_path *make_path(struct muster_shm *shm, int fd, enum muster_phase phase)
 {
     const struct muster_watch watch = {.fd = fd, .events = EPOLLIN, .free = free_path};
-    struct shm_path *path = muster_pending_create(&shm->pending_list, sizeof *path, phase, &watch);
+    struct muster_shm_path *path =
+        muster_pending_create(&shm->pending_list, sizeof *path, phase, &watch);
     if (path == NULL) {
         return NULL;
     }
@@ -59,15 +60,15 @@ static struct shm_path *make_path(struct shm *shm, int fd, enum muster_phase pha
 
 /* Opening ------------------------------------------------------------------------------------- */
 
-static void open_path(struct shm_path *path)
+static void open_path(struct muster_shm_path *path)
 {
-    struct shm_link *link = path->link;
+    struct muster_shm_link *end = path->end;
     muster_pending_remove(&path->pending);
-    link->dialler.redial_ns = MUSTER_NEVER;
-    muster_shm_set_rings(link, path);
-    muster_shm_write_tickets(link);
-    DL_APPEND2(path->shm->open, link, prev_open, next_open);
-    muster_link_opened(link->link);
+    end->dialler.redial_ns = MUSTER_NEVER;
+    muster_shm_set_rings(end, path);
+    muster_shm_write_tickets(end);
+    DL_APPEND2(path->shm->open, end, prev_open, next_open);
+    muster_link_opened(end->link);
 }
 
 /* Dialling ----------------------------------------------------------------------------------- */
@@ -81,13 +82,13 @@ static struct sockaddr_un socket_address(const char *name, socklen_t *ret_size)
     return address;
 }
 
-/* The peer's address for this host and network; false if it has none. */
-static bool find_address(const struct shm_link *link, struct shm_address *ret_address)
+/* Finds the peer's address for this host and network name space. False: it has none. */
+static bool find_address(const struct muster_shm_link *end, struct muster_shm_address *ret_address)
 {
-    const struct muster_peer *peer = &link->link->peer;
-    const struct shm_address *own = &link->shm->own;
+    const struct muster_peer *peer = &end->link->peer;
+    const struct muster_shm_address *own = &end->shm->own;
     for (uint32_t i = 0; i < peer->address_count; i++) {
-        struct shm_address address;
+        struct muster_shm_address address;
         if (muster_shm_address_parse(peer->addresses[i], &address) &&
             strcmp(address.boot, own->boot) == 0 && address.network == own->network) {
             *ret_address = address;
@@ -97,7 +98,7 @@ static bool find_address(const struct shm_link *link, struct shm_address *ret_ad
     return false;
 }
 
-static bool send_hello(struct shm_path *path)
+static bool send_hello(struct muster_shm_path *path)
 {
     int memory_fd = -1;
     if (muster_shared_memory_create("muster-link", SHM_MEMORY_BYTES, &memory_fd) != MUSTER_OK) {
@@ -110,19 +111,21 @@ static bool send_hello(struct shm_path *path)
         return false;
     }
     muster_random_bytes(path->mine->nonce, SHM_NONCE_BYTES);
-    struct shm_packet packet = {.kind = SHM_HELLO};
+    struct muster_shm_packet packet = {.kind = SHM_HELLO};
     memcpy(packet.nonce, path->mine->nonce, SHM_NONCE_BYTES);
-    const struct muster_hello hello = muster_hello_to(path->link->link);
+    const struct muster_hello hello = muster_hello_to(path->end->link);
     muster_hello_encode(&hello, packet.hello);
     return muster_shm_packet_send(path->pending.watch.fd, &packet, passed);
 }
 
-void muster_shm_dial(struct shm_link *link)
+/* Connects to the name in the peer's address and sends the hello with the descriptor of a new
+ * memory. Everything but a full backlog is final: the link tries its next transport. */
+void muster_shm_dial(struct muster_shm_link *end)
 {
-    struct shm_address address;
-    link->dialler.redial_ns = MUSTER_NEVER;
-    if (!find_address(link, &address)) {
-        muster_link_try_next(link->link, "it is not on this host, or in another network");
+    struct muster_shm_address address;
+    end->dialler.redial_ns = MUSTER_NEVER;
+    if (!find_address(end, &address)) {
+        muster_link_try_next(end->link, "it is not on this host, or in another network");
         return;
     }
     socklen_t size;
@@ -130,41 +133,41 @@ void muster_shm_dial(struct shm_link *link)
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&remote, size) != 0) {
         if (fd >= 0 && errno == EAGAIN) { /* its backlog is full */
-            link->dialler.redial_ns = muster_clock_after_ms(MUSTER_REDIAL_MS);
+            end->dialler.redial_ns = muster_clock_after_ms(MUSTER_REDIAL_MS);
         } else {
-            muster_link_try_next(link->link, strerror(errno));
+            muster_link_try_next(end->link, strerror(errno));
         }
         return;
     }
-    struct shm_path *path = make_path(link->shm, TAKE_FD(fd), MUSTER_PHASE_GREETING);
+    struct muster_shm_path *path = make_path(end->shm, TAKE_FD(fd), MUSTER_PHASE_GREETING);
     if (path == NULL) {
-        muster_link_try_next(link->link, "out of memory");
+        muster_link_try_next(end->link, "out of memory");
         return;
     }
-    path->link = link;
-    link->path = path;
+    path->end = end;
+    end->path = path;
     if (!send_hello(path)) {
-        muster_link_try_next(link->link, "no shared memory could be made");
+        muster_link_try_next(end->link, "no shared memory could be made");
     }
 }
 
-static void confirm(struct shm_path *path, const struct shm_packet *answer)
+static void confirm(struct muster_shm_path *path, const struct muster_shm_packet *answer)
 {
-    const struct shm_packet packet = {.kind = SHM_CONFIRM};
+    const struct muster_shm_packet packet = {.kind = SHM_CONFIRM};
     if (memcmp(path->theirs->nonce, answer->nonce, SHM_NONCE_BYTES) != 0) {
-        muster_link_try_next(path->link->link, "it does not see the same memory");
+        muster_link_try_next(path->end->link, "it does not see the same memory");
     } else if (!muster_shm_packet_send(path->pending.watch.fd, &packet, -1)) {
-        muster_pending_handle_close(&path->pending, path->link->link);
+        muster_pending_handle_close(&path->pending, path->end->link);
     } else {
         open_path(path);
     }
 }
 
-static void handle_answer(struct shm_path *path, const struct shm_packet *packet)
+static void handle_answer(struct muster_shm_path *path, const struct muster_shm_packet *packet)
 {
-    struct muster_link *link = path->link->link;
+    struct muster_link *link = path->end->link;
     if (packet->kind != SHM_ANSWER || packet->word > MUSTER_REFUSED_VERBS) {
-        muster_link_try_next(link, "it answers otherwise than a Muster peer");
+        muster_link_try_next(link, "its answer is not that of a Muster peer");
     } else if (packet->word == MUSTER_WELCOME) {
         confirm(path, packet);
     } else if (packet->word != MUSTER_WAIT) {
@@ -176,7 +179,7 @@ static void handle_answer(struct shm_path *path, const struct shm_packet *packet
 
 bool muster_shm_answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
 {
-    const struct shm_packet packet = {.kind = SHM_ANSWER, .word = verdict};
+    const struct muster_shm_packet packet = {.kind = SHM_ANSWER, .word = verdict};
     return muster_shm_packet_send(pending->watch.fd, &packet, -1);
 }
 
@@ -185,29 +188,32 @@ muster_shm_create_connection(struct muster_pending_connections *pending_list, in
                              const struct muster_socket_address *remote)
 {
     (void)remote;
-    struct shm_path *path = make_path((struct shm *)pending_list, fd, MUSTER_PHASE_HELLO);
+    struct muster_shm_path *path =
+        make_path((struct muster_shm *)pending_list, fd, MUSTER_PHASE_HELLO);
     return path != NULL ? &path->pending : NULL;
 }
 
+/* This connection replaces the link's own attempt. The welcome carries this member's nonce; the
+ * link opens when the dialler confirms that it has found the nonce in the memory. */
 void muster_shm_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    struct shm_path *path = (struct shm_path *)pending;
+    struct muster_shm_path *path = (struct muster_shm_path *)pending;
     if (!muster_pending_claim_link(pending, link)) {
         return;
     }
-    struct shm_link *end = link->end;
+    struct muster_shm_link *end = link->end;
     if (end->path != NULL) {
         muster_shm_path_close(end->path);
     }
     muster_pending_await_proof(pending);
-    path->link = end;
+    path->end = end;
     end->path = path;
     if (!muster_shm_verify_memory(path)) {
         (void)muster_shm_answer(pending, MUSTER_REFUSED_MEMORY);
         muster_link_try_next(link, "what it passes is not shared memory");
         return;
     }
-    struct shm_packet packet = {.kind = SHM_ANSWER, .word = MUSTER_WELCOME};
+    struct muster_shm_packet packet = {.kind = SHM_ANSWER, .word = MUSTER_WELCOME};
     muster_random_bytes(path->mine->nonce, SHM_NONCE_BYTES);
     memcpy(packet.nonce, path->mine->nonce, SHM_NONCE_BYTES);
     if (!muster_shm_packet_send(path->pending.watch.fd, &packet, -1)) {
@@ -215,7 +221,8 @@ void muster_shm_admit(struct muster_pending_connection *pending, struct muster_l
     }
 }
 
-static void handle_hello(struct shm_path *path, const struct shm_packet *packet, int *memory_fd)
+static void handle_hello(struct muster_shm_path *path, const struct muster_shm_packet *packet,
+                         int *memory_fd)
 {
     if (packet->kind != SHM_HELLO) {
         muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE);
@@ -226,24 +233,25 @@ static void handle_hello(struct shm_path *path, const struct shm_packet *packet,
     muster_pending_check_hello(&path->pending, packet->hello);
 }
 
-static void handle_confirmation(struct shm_path *path, const struct shm_packet *packet)
+static void handle_confirmation(struct muster_shm_path *path,
+                                const struct muster_shm_packet *packet)
 {
     if (packet->kind == SHM_CONFIRM) {
         open_path(path);
     } else {
-        muster_link_try_next(path->link->link, "it answers otherwise than a Muster peer");
+        muster_link_try_next(path->end->link, "its answer is not that of a Muster peer");
     }
 }
 
 /* Packets ------------------------------------------------------------------------------------ */
 
-static void handle_end(struct shm_path *path)
+static void handle_end(struct muster_shm_path *path)
 {
     switch (path->pending.phase) {
     case MUSTER_PHASE_DIALLING: /* never: connect() on such a socket is done at once */
         break;
     case MUSTER_PHASE_GREETING:
-        muster_pending_handle_close(&path->pending, path->link->link);
+        muster_pending_handle_close(&path->pending, path->end->link);
         break;
     case MUSTER_PHASE_HELLO:
     case MUSTER_PHASE_PARKED:
@@ -251,15 +259,16 @@ static void handle_end(struct shm_path *path)
                               errno == EPROTO ? MUSTER_REJECTED_GARBAGE : MUSTER_REJECTED_SILENT);
         break;
     case MUSTER_PHASE_PROVING:
-        muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
+        muster_link_try_next(path->end->link, "it does not confirm that it sees the same memory");
         break;
     case MUSTER_PHASE_OPEN:
-        muster_shm_handle_end(path->link, errno == 0 ? "it closed the connection without goodbye"
-                                                     : strerror(errno));
+        muster_shm_handle_end(path->end, errno == 0 ? "it closed the connection without goodbye"
+                                                    : strerror(errno));
     }
 }
 
-static void handle_packet(struct shm_path *path, const struct shm_packet *packet, int *fd)
+static void handle_packet(struct muster_shm_path *path, const struct muster_shm_packet *packet,
+                          int *fd)
 {
     switch (path->pending.phase) {
     case MUSTER_PHASE_DIALLING: /* never: connect() on such a socket is done at once */
@@ -277,15 +286,15 @@ static void handle_packet(struct shm_path *path, const struct shm_packet *packet
         handle_confirmation(path, packet);
         break;
     case MUSTER_PHASE_OPEN:
-        muster_shm_handle_packet(path->link, packet, fd);
+        muster_shm_handle_packet(path->end, packet, fd);
     }
 }
 
-bool muster_shm_receive_packets(struct shm_path *path)
+bool muster_shm_receive_packets(struct muster_shm_path *path)
 {
     const struct muster_watch *watch = &path->pending.watch;
     for (int i = 0; i < SHM_PACKETS_MAX && !watch->retired; i++) {
-        struct shm_packet packet;
+        struct muster_shm_packet packet;
         AUTO_CLOSE int fd = -1;
         int got = muster_shm_packet_receive(watch->fd, &packet, &fd);
         if (got == 0) {
@@ -303,12 +312,12 @@ bool muster_shm_receive_packets(struct shm_path *path)
 void muster_shm_path_ready(struct muster_watch *watch, uint32_t events)
 {
     (void)events;
-    (void)muster_shm_receive_packets((struct shm_path *)watch);
+    (void)muster_shm_receive_packets((struct muster_shm_path *)watch);
 }
 
 /* Listening ---------------------------------------------------------------------------------- */
 
-muster_status muster_shm_listen(struct shm *shm)
+muster_status muster_shm_listen(struct muster_shm *shm)
 {
     char uuid[MUSTER_UUID_SIZE];
     muster_random_uuid(uuid);

@@ -21,7 +21,7 @@
 enum { PIECES_IN_A_ROW = 4 }; /* then other links have their turn */
 
 /* False if the payload is no valid offer: the peer may write anything. */
-static bool read_offer(const struct muster_unexpected *get, struct shm_offer *ret_offer)
+static bool read_offer(const struct muster_unexpected *get, struct muster_shm_offer *ret_offer)
 {
     if (get->frame.length != sizeof *ret_offer) {
         return false;
@@ -32,9 +32,9 @@ static bool read_offer(const struct muster_unexpected *get, struct shm_offer *re
 
 /* A piece of the data, to be read without the lock. */
 struct reading {
-    struct shm_link *link;
+    struct muster_shm_link *end;
     struct muster_transfer *receive;
-    const struct shm_offer *offer;
+    const struct muster_shm_offer *offer;
     const unsigned char *mapped; /* the data; NULL: to be read by process_vm_readv() */
     uint64_t offset;
     size_t size;
@@ -47,15 +47,15 @@ static bool read_process(const struct reading *reading, void *to)
     struct iovec there = {.iov_len = reading->size};
     _Static_assert(sizeof address == sizeof there.iov_base, "addresses have 64 bits");
     memcpy(&there.iov_base, &address, sizeof address);
-    return process_vm_readv(reading->link->path->pid, &here, 1, &there, 1, 0) ==
+    return process_vm_readv(reading->end->path->pid, &here, 1, &there, 1, 0) ==
            (ssize_t)reading->size;
 }
 
-/* Whether all that has been read so far is what was sent. */
-static bool is_offered(const struct shm_link *link, const struct shm_offer *offer)
+/* Whether the message is still offered: then all that has been read so far is what was sent. */
+static bool is_offered(const struct muster_shm_link *end, const struct muster_shm_offer *offer)
 {
     muster_ring_fence(); /* the data is read before the ticket */
-    return atomic_load_explicit(&link->path->theirs->offers[offer->slot], memory_order_relaxed) ==
+    return atomic_load_explicit(&end->path->theirs->offers[offer->slot], memory_order_relaxed) ==
            offer->ticket;
 }
 
@@ -63,7 +63,7 @@ static void trace_piece(const struct reading *reading, enum muster_timeline_stag
                         int64_t started_ns)
 {
     muster_link_add_part(
-        reading->link->link, reading->receive,
+        reading->end->link, reading->receive,
         (struct muster_link_part){stage, started_ns, reading->offset, reading->size});
 }
 
@@ -72,13 +72,13 @@ static void trace_piece(const struct reading *reading, enum muster_timeline_stag
 static bool read_piece(const struct reading *reading)
 {
     struct muster_transfer *receive = reading->receive;
-    unsigned char *piece = reading->link->shm->piece;
+    unsigned char *piece = reading->end->shm->piece;
     unsigned char *to =
         receive->consume != NULL ? piece : (unsigned char *)receive->data + reading->offset;
     const unsigned char *from = reading->mapped != NULL ? reading->mapped + reading->offset : piece;
-    int64_t started_ns = muster_link_clock(reading->link->link);
+    int64_t started_ns = muster_link_clock(reading->end->link);
     if ((reading->mapped == NULL && !read_process(reading, to)) ||
-        !is_offered(reading->link, reading->offer)) {
+        !is_offered(reading->end, reading->offer)) {
         return false;
     }
     if (receive->consume == NULL && reading->mapped != NULL) {
@@ -88,7 +88,7 @@ static bool read_piece(const struct reading *reading)
         trace_piece(reading, MUSTER_TIMELINE_RECEIVE_SEGMENT, started_ns);
     }
     if (receive->consume != NULL) {
-        started_ns = muster_link_clock(reading->link->link);
+        started_ns = muster_link_clock(reading->end->link);
         receive->consume(receive, reading->offset, from, reading->size);
         trace_piece(reading, MUSTER_TIMELINE_REDUCE, started_ns);
     }
@@ -103,19 +103,21 @@ static size_t piece_size(const struct muster_transfer *receive)
     return left < most ? (size_t)left : most;
 }
 
-static void get_piece(struct shm_link *link, struct muster_unexpected *get,
-                      const struct shm_offer *offer, struct muster_transfer *receive)
+/* Reads the next piece without the lock, then decides with the lock: the get continues after those
+ * of other messages, is complete, or has failed. */
+static void get_piece(struct muster_shm_link *end, struct muster_unexpected *get,
+                      const struct muster_shm_offer *offer, struct muster_transfer *receive)
 {
-    struct muster_fabric *fabric = link->link->fabric;
-    struct reading reading = {.link = link,
+    struct muster_fabric *fabric = end->link->fabric;
+    struct reading reading = {.end = end,
                               .receive = receive,
-                              .mapped = muster_shm_find_mapping(link, offer, receive->size_bytes),
+                              .mapped = muster_shm_find_mapping(end, offer, receive->size_bytes),
                               .offer = offer,
                               .offset = receive->moved_bytes,
                               .size = piece_size(receive)};
-    bool good = reading.mapped != NULL || link->path->pid != 0;
+    bool good = reading.mapped != NULL || end->path->pid != 0;
     if (receive->begun_ns == 0) {
-        receive->begun_ns = muster_link_clock(link->link);
+        receive->begun_ns = muster_link_clock(end->link);
     }
     if (good) {
         muster_fabric_unlock(fabric);
@@ -123,35 +125,38 @@ static void get_piece(struct shm_link *link, struct muster_unexpected *get,
         muster_fabric_lock(fabric);
     }
     if (!good) {
-        muster_match_get_failed(&link->match, get);
+        muster_match_get_failed(&end->match, get);
         return;
     }
     receive->moved_bytes += reading.size;
     if (receive->moved_bytes < receive->size_bytes) {
-        DL_DELETE(link->match.gets, get); /* other messages have their turn */
-        DL_APPEND(link->match.gets, get);
-    } else if (is_offered(link, offer) &&
-               (reading.mapped != NULL || !muster_pending_is_closed(&link->path->pending))) {
-        /* The socket was asked because another process may have the PID of a dead peer. */
-        muster_match_get_done(&link->match, get);
+        DL_DELETE(end->match.gets, get); /* to the end of the list: others have their turn */
+        DL_APPEND(end->match.gets, get);
+    } else if (is_offered(end, offer) &&
+               (reading.mapped != NULL || !muster_pending_is_closed(&end->path->pending))) {
+        /* The socket shows that the peer still lives: another process may have the PID of a dead
+         * one. */
+        muster_match_get_done(&end->match, get);
     } else {
-        muster_match_get_failed(&link->match, get);
+        muster_match_get_failed(&end->match, get);
     }
 }
 
 /* The descriptor of an allocation is sent over the socket before the offer. False: the link is
  * closed. */
-static bool receive_allocation(struct shm_link *link, const struct shm_offer *offer,
+static bool receive_allocation(struct muster_shm_link *end, const struct muster_shm_offer *offer,
                                const struct muster_transfer *receive)
 {
     if (offer->allocation == 0 || receive->moved_bytes > 0 ||
-        muster_shm_find_mapping(link, offer, receive->size_bytes) != NULL) {
+        muster_shm_find_mapping(end, offer, receive->size_bytes) != NULL) {
         return true;
     }
-    return muster_shm_receive_packets(link->path);
+    return muster_shm_receive_packets(end->path);
 }
 
-bool muster_shm_get_offered(struct shm_link *end)
+/* After each yield the link is checked, because another thread may have closed it and opened it
+ * again. */
+bool muster_shm_get_offered(struct muster_shm_link *end)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
@@ -164,7 +169,7 @@ bool muster_shm_get_offered(struct shm_link *end)
         if (get == NULL) {
             return true;
         }
-        struct shm_offer offer;
+        struct muster_shm_offer offer;
         struct muster_transfer *receive = muster_match_get_receive(&end->match, get);
         if (receive == NULL || !read_offer(get, &offer)) {
             muster_match_get_failed(&end->match, get);

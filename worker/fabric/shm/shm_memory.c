@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Each ring is mapped twice, one mapping behind the other, so that data that wraps is contiguous.
- */
+/* Each ring is mapped twice, the second mapping right after the first, so that data that wraps is
+ * contiguous. */
 static bool map_rings(unsigned char *base, int fd)
 {
     for (int i = 0; i < 4; i++) {
@@ -20,7 +20,7 @@ static bool map_rings(unsigned char *base, int fd)
     return true;
 }
 
-bool muster_shm_map(struct shm_path *path, uint32_t side)
+bool muster_shm_map(struct muster_shm_path *path, uint32_t side)
 {
     int fd = path->memory_fd;
     unsigned char *base =
@@ -32,7 +32,7 @@ bool muster_shm_map(struct shm_path *path, uint32_t side)
     bool mapped = mmap(base, SHM_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
                        0) != MAP_FAILED &&
                   map_rings(base, fd);
-    struct shm_memory *memory = (struct shm_memory *)base;
+    struct muster_shm_memory *memory = (struct muster_shm_memory *)base;
     path->side = side;
     path->mine = &memory->sides[side];
     path->theirs = &memory->sides[1 - side];
@@ -41,24 +41,24 @@ bool muster_shm_map(struct shm_path *path, uint32_t side)
     return mapped;
 }
 
-void muster_shm_set_rings(struct shm_link *link, const struct shm_path *path)
+void muster_shm_set_rings(struct muster_shm_link *end, const struct muster_shm_path *path)
 {
     unsigned char *data[2] = {path->mapped + SHM_HEADER_BYTES,
                               path->mapped + SHM_HEADER_BYTES + 2 * (size_t)SHM_RING_BYTES};
-    muster_ring_init(&link->out, &path->mine->written, &path->theirs->read, data[path->side],
+    muster_ring_init(&end->out, &path->mine->written, &path->theirs->read, data[path->side],
                      SHM_RING_BYTES);
-    muster_ring_init(&link->in, &path->mine->read, &path->theirs->written, data[1 - path->side],
+    muster_ring_init(&end->in, &path->mine->read, &path->theirs->written, data[1 - path->side],
                      SHM_RING_BYTES);
 }
 
-bool muster_shm_verify_memory(struct shm_path *path)
+bool muster_shm_verify_memory(struct muster_shm_path *path)
 {
     return muster_shared_memory_check(path->memory_fd, SHM_MEMORY_BYTES) == MUSTER_OK &&
            muster_shm_map(path, 1) &&
            memcmp(path->theirs->nonce, path->nonce, SHM_NONCE_BYTES) == 0;
 }
 
-void muster_shm_unmap(struct shm_path *path)
+void muster_shm_unmap(struct muster_shm_path *path)
 {
     if (path->mapped != NULL) {
         munmap(path->mapped, SHM_MAPPED_BYTES);

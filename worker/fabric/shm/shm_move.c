@@ -22,10 +22,10 @@ static size_t ring_bytes(uint32_t payload)
 
 /* Sending ------------------------------------------------------------------------------------ */
 
-/* Wakes the peer if it sleeps and waits for that. */
-static void wake_peer(struct shm_link *link, uint32_t what)
+/* Wakes the peer if it sleeps and waits for this change: for data or for room. */
+static void wake_peer(struct muster_shm_link *end, uint32_t what)
 {
-    struct shm_side *theirs = link->path->theirs;
+    struct muster_shm_side *theirs = end->path->theirs;
     /* The peer stores `sleeping` before it polls for the last time, and this thread has written
      * before it loads `sleeping`: one of the two sees the other. */
     muster_ring_fence();
@@ -33,21 +33,21 @@ static void wake_peer(struct shm_link *link, uint32_t what)
         atomic_exchange(&theirs->sleeping, 0) == 0) {
         return;
     }
-    const struct shm_packet packet = {.kind = SHM_WAKE};
+    const struct muster_shm_packet packet = {.kind = SHM_WAKE};
     /* If the socket is full, the peer is woken by the packets in it. */
-    (void)muster_shm_packet_send(link->path->pending.watch.fd, &packet, -1);
+    (void)muster_shm_packet_send(end->path->pending.watch.fd, &packet, -1);
 }
 
-static bool write_frame(struct shm_link *link, const unsigned char *header,
+static bool write_frame(struct muster_shm_link *end, const unsigned char *header,
                         const unsigned char *data, uint32_t size)
 {
     size_t room;
-    unsigned char *to = muster_ring_reserve(&link->out, ring_bytes(size), &room);
+    unsigned char *to = muster_ring_reserve(&end->out, ring_bytes(size), &room);
     if (to == NULL) {
-        atomic_store_explicit(&link->blocked, link->out.seen, memory_order_relaxed);
+        atomic_store_explicit(&end->blocked, end->out.seen, memory_order_relaxed);
         if (room == MUSTER_RING_BROKEN) {
-            link->match.broken = true;
-            muster_link_mark(link->link);
+            end->match.broken = true;
+            muster_link_mark(end->link);
         }
         return false;
     }
@@ -55,17 +55,17 @@ static bool write_frame(struct shm_link *link, const unsigned char *header,
     if (size > 0) {
         memcpy(to + MUSTER_FRAME_SIZE, data, size);
     }
-    muster_ring_advance(&link->out, ring_bytes(size));
+    muster_ring_advance(&end->out, ring_bytes(size));
     return true;
 }
 
-static bool write_control(struct shm_link *link)
+static bool write_control(struct muster_shm_link *end)
 {
-    struct muster_frame_queue *control = &link->match.control;
+    struct muster_frame_queue *control = &end->match.control;
     while (control->start < control->end) {
         const unsigned char *header = control->bytes + control->start;
         uint32_t size = muster_frame_length(header);
-        if (!write_frame(link, header, header + MUSTER_FRAME_SIZE, size)) {
+        if (!write_frame(end, header, header + MUSTER_FRAME_SIZE, size)) {
             return false;
         }
         control->start += MUSTER_FRAME_SIZE + size;
@@ -73,57 +73,57 @@ static bool write_control(struct shm_link *link)
     return true;
 }
 
-static bool write_data(struct shm_link *link)
+static bool write_data(struct muster_shm_link *end)
 {
-    struct muster_match *match = &link->match;
-    link->has_next = link->has_next || muster_match_next(match, &link->next_out);
-    if (!link->has_next ||
-        !write_frame(link, link->next_out.header, link->next_out.data, link->next_out.size)) {
+    struct muster_match *match = &end->match;
+    end->has_next = end->has_next || muster_match_next(match, &end->next_out);
+    if (!end->has_next ||
+        !write_frame(end, end->next_out.header, end->next_out.data, end->next_out.size)) {
         return false;
     }
-    const struct muster_outgoing out = link->next_out;
-    link->has_next =
+    const struct muster_outgoing out = end->next_out;
+    end->has_next =
         false; /* first: the done function may post the next message, which leads here */
     muster_match_sent(match, &out);
     return true;
 }
 
-void muster_shm_flush(struct shm_link *link)
+void muster_shm_flush(struct muster_shm_link *end)
 {
-    uint64_t before = link->out.done;
-    atomic_store_explicit(&link->blocked, SHM_NOT_BLOCKED, memory_order_relaxed);
-    if (write_control(link)) {
-        while (write_data(link)) {
+    uint64_t before = end->out.done;
+    atomic_store_explicit(&end->blocked, SHM_NOT_BLOCKED, memory_order_relaxed);
+    if (write_control(end)) {
+        while (write_data(end)) {
         }
     }
-    if (link->out.done != before) {
-        wake_peer(link, SHM_WAITS_FOR_DATA);
+    if (end->out.done != before) {
+        wake_peer(end, SHM_WAITS_FOR_DATA);
     }
 }
 
-void muster_shm_flush_control(struct shm_link *link)
+void muster_shm_flush_control(struct muster_shm_link *end)
 {
-    (void)write_control(link);
-    wake_peer(link, SHM_WAITS_FOR_DATA);
+    (void)write_control(end);
+    wake_peer(end, SHM_WAITS_FOR_DATA);
 }
 
 /* Receiving ---------------------------------------------------------------------------------- */
 
-static enum received close_link(struct shm_link *end, const char *what)
+static enum received close_link(struct muster_shm_link *end, const char *what)
 {
     struct muster_link *link = end->link;
     muster_link_fail(link, end->parting ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST, what);
     return LINK_CLOSED;
 }
 
-static enum received reject(struct shm_link *end)
+static enum received reject(struct muster_shm_link *end)
 {
     muster_whole_frame_reject(end->link, end->parting);
     return LINK_CLOSED;
 }
 
 /* The peer may change the ring at any time, so the header is copied before it is checked. */
-static enum received receive_frame(struct shm_link *end)
+static enum received receive_frame(struct muster_shm_link *end)
 {
     unsigned char header[MUSTER_FRAME_SIZE];
     struct muster_frame frame;
@@ -132,7 +132,7 @@ static enum received receive_frame(struct shm_link *end)
         return RECEIVED_NOTHING;
     }
     if (there == MUSTER_RING_BROKEN || there < sizeof header) {
-        return close_link(end, "the counts of its ring cannot be");
+        return close_link(end, "its ring has impossible counts");
     }
     const unsigned char *front = muster_ring_front(&end->in);
     memcpy(header, front, sizeof header);
@@ -140,7 +140,7 @@ static enum received receive_frame(struct shm_link *end)
         return reject(end);
     }
     if (ring_bytes(frame.length) > there) {
-        return close_link(end, "the counts of its ring cannot be");
+        return close_link(end, "its ring has impossible counts");
     }
     if (muster_whole_frame_consume(&end->match, &end->arrival, &frame, front + MUSTER_FRAME_SIZE) !=
         MUSTER_OK) {
@@ -153,8 +153,9 @@ static enum received receive_frame(struct shm_link *end)
     return frame.kind == MUSTER_FRAME_GOODBYE ? LINK_CLOSED : RECEIVED_FRAME;
 }
 
-/* Up to so many. LINK_CLOSED also if the link was closed while this thread let others in. */
-static enum received receive_frames(struct shm_link *end, int most)
+/* Receives up to `most` frames. LINK_CLOSED also if another thread has closed the link meanwhile.
+ */
+static enum received receive_frames(struct muster_shm_link *end, int most)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
@@ -169,23 +170,23 @@ static enum received receive_frames(struct shm_link *end, int most)
     return received;
 }
 
-bool muster_shm_receive(struct shm_link *link)
+bool muster_shm_receive(struct muster_shm_link *end)
 {
-    uint64_t before = link->in.done;
-    enum received received = receive_frames(link, FRAMES_MAX);
+    uint64_t before = end->in.done;
+    enum received received = receive_frames(end, FRAMES_MAX);
     if (received == LINK_CLOSED) {
         return false;
     }
     if (received == RECEIVED_FRAME) {
-        muster_link_mark(link->link);
+        muster_link_mark(end->link);
     }
-    if (link->in.done != before) {
-        wake_peer(link, SHM_WAITS_FOR_ROOM);
+    if (end->in.done != before) {
+        wake_peer(end, SHM_WAITS_FOR_ROOM);
     }
     return true;
 }
 
-void muster_shm_handle_end(struct shm_link *end, const char *what)
+void muster_shm_handle_end(struct muster_shm_link *end, const char *what)
 {
     enum received received = RECEIVED_FRAME;
     while (received == RECEIVED_FRAME) {
@@ -198,33 +199,35 @@ void muster_shm_handle_end(struct shm_link *end, const char *what)
 
 /* Descriptors -------------------------------------------------------------------------------- */
 
-static void store_descriptor(struct shm_link *link, const struct shm_packet *packet, int *fd)
+static void store_descriptor(struct muster_shm_link *end, const struct muster_shm_packet *packet,
+                             int *fd)
 {
-    const struct muster_fabric *fabric = link->link->fabric;
-    if (packet->generation < fabric->generation || link->descriptor_count == SHM_DESCRIPTORS_MAX) {
+    const struct muster_fabric *fabric = end->link->fabric;
+    if (packet->generation < fabric->generation || end->descriptor_count == SHM_DESCRIPTORS_MAX) {
         return; /* one too many: its receiver waits until its deadline */
     }
-    link->descriptors[link->descriptor_count++] = (struct shm_descriptor){
+    end->descriptors[end->descriptor_count++] = (struct muster_shm_descriptor){
         .generation = packet->generation, .tag = packet->word, .fd = TAKE_FD(*fd)};
-    muster_link_notify(link->link);
+    muster_link_notify(end->link);
 }
 
-void muster_shm_handle_packet(struct shm_link *link, const struct shm_packet *packet, int *fd)
+void muster_shm_handle_packet(struct muster_shm_link *end, const struct muster_shm_packet *packet,
+                              int *fd)
 {
     switch (packet->kind) {
     case SHM_WAKE:
-        muster_link_mark(link->link);
+        muster_link_mark(end->link);
         break;
     case SHM_DESCRIPTOR:
-        store_descriptor(link, packet, fd);
+        store_descriptor(end, packet, fd);
         break;
     case SHM_ALLOCATION:
-        muster_shm_map_allocation(link, packet, *fd);
+        muster_shm_map_allocation(end, packet, *fd);
         break;
     case SHM_FREED:
-        muster_shm_unmap_allocation(link, packet->word);
+        muster_shm_unmap_allocation(end, packet->word);
         break;
     default:
-        (void)close_link(link, "it sends a greeting over an open link");
+        (void)close_link(end, "it sends a greeting over an open link");
     }
 }

@@ -12,13 +12,13 @@
 
 enum { VERSION = 1 };
 
-static const size_t short_size = offsetof(struct shm_packet, hello);
+static const size_t short_size = offsetof(struct muster_shm_packet, hello);
 
 /* Packets ------------------------------------------------------------------------------------ */
 
-bool muster_shm_packet_send(int socket, const struct shm_packet *packet, int fd)
+bool muster_shm_packet_send(int socket, const struct muster_shm_packet *packet, int fd)
 {
-    struct shm_packet out = *packet;
+    struct muster_shm_packet out = *packet;
     out.version = VERSION;
     struct iovec part = {.iov_base = &out,
                          .iov_len = packet->kind == SHM_HELLO ? sizeof out : short_size};
@@ -55,7 +55,7 @@ static int receive_descriptor(struct msghdr *message)
     return fd;
 }
 
-static bool is_whole(const struct shm_packet *packet, ssize_t size, bool has_fd)
+static bool is_valid(const struct muster_shm_packet *packet, ssize_t size, bool has_fd)
 {
     bool needs_fd = packet->kind == SHM_HELLO || packet->kind == SHM_DESCRIPTOR ||
                     packet->kind == SHM_ALLOCATION;
@@ -64,9 +64,11 @@ static bool is_whole(const struct shm_packet *packet, ssize_t size, bool has_fd)
            packet->kind <= SHM_FREED && has_fd == needs_fd;
 }
 
-int muster_shm_packet_receive(int socket, struct shm_packet *ret_packet, int *ret_fd)
+/* A packet is checked before its descriptor is passed on: another version, a wrong size or a
+ * missing descriptor is EPROTO. */
+int muster_shm_packet_receive(int socket, struct muster_shm_packet *ret_packet, int *ret_fd)
 {
-    struct shm_packet in = {0};
+    struct muster_shm_packet in = {0};
     struct iovec part = {.iov_base = &in, .iov_len = sizeof in};
     union {
         struct cmsghdr header;
@@ -85,7 +87,7 @@ int muster_shm_packet_receive(int socket, struct shm_packet *ret_packet, int *re
         return -1;
     }
     AUTO_CLOSE int fd = receive_descriptor(&message);
-    if (!is_whole(&in, got, fd >= 0) || (message.msg_flags & MSG_TRUNC) != 0) {
+    if (!is_valid(&in, got, fd >= 0) || (message.msg_flags & MSG_TRUNC) != 0) {
         errno = EPROTO;
         return -1;
     }
@@ -96,10 +98,10 @@ int muster_shm_packet_receive(int socket, struct shm_packet *ret_packet, int *re
 
 /* Addresses ---------------------------------------------------------------------------------- */
 
-bool muster_shm_address_here(struct shm_address *ret_address)
+bool muster_shm_address_here(struct muster_shm_address *ret_address)
 {
     struct stat network;
-    struct shm_address here = {.name = ""};
+    struct muster_shm_address here = {.name = ""};
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (file == NULL) {
         return false;
@@ -114,7 +116,8 @@ bool muster_shm_address_here(struct shm_address *ret_address)
     return true;
 }
 
-void muster_shm_address_print(const struct shm_address *address, char ret_text[MUSTER_ADDRESS_SIZE])
+void muster_shm_address_print(const struct muster_shm_address *address,
+                              char ret_text[MUSTER_ADDRESS_SIZE])
 {
     (void)snprintf(ret_text, MUSTER_ADDRESS_SIZE, "shm://%s/%" PRIu64 "/%s", address->boot,
                    address->network, address->name);
@@ -133,10 +136,10 @@ static const char *parse_part(const char *text, const char *of, char *ret_part, 
     return text + length + (text[length] == '/');
 }
 
-bool muster_shm_address_parse(const char *text, struct shm_address *ret_address)
+bool muster_shm_address_parse(const char *text, struct muster_shm_address *ret_address)
 {
     static const char scheme[] = "shm://";
-    struct shm_address address = {.name = ""};
+    struct muster_shm_address address = {.name = ""};
     char network[20]; /* at most 19 digits, which fit into 64 bits */
     if (strncmp(text, scheme, sizeof scheme - 1) != 0) {
         return false;

@@ -14,7 +14,8 @@ enum { PIECE_ALIGNMENT = 64 };
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
-static muster_status begin(struct tcp *tcp, const struct muster_tcp_settings *settings)
+static muster_status start_listening(struct muster_tcp *tcp,
+                                     const struct muster_tcp_settings *settings)
 {
     if (tcp->staging == NULL || tcp->piece == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
@@ -26,10 +27,11 @@ static muster_status begin(struct tcp *tcp, const struct muster_tcp_settings *se
     return muster_tcp_listen(tcp, settings);
 }
 
-static muster_status tcp_start(struct muster_fabric *fabric, const void *own, void **ret_transport)
+static muster_status tcp_start(struct muster_fabric *fabric, const void *settings_object,
+                               void **ret_transport)
 {
-    const struct muster_tcp_settings *settings = own;
-    struct tcp *tcp = calloc(1, sizeof *tcp);
+    const struct muster_tcp_settings *settings = settings_object;
+    struct muster_tcp *tcp = calloc(1, sizeof *tcp);
     if (tcp == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
@@ -38,7 +40,7 @@ static muster_status tcp_start(struct muster_fabric *fabric, const void *own, vo
     tcp->silence_ms = settings->silence_ms == 0 ? TCP_SILENCE_MS : settings->silence_ms;
     tcp->staging = malloc(TCP_STAGING_BYTES);
     tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
-    muster_status status = begin(tcp, settings);
+    muster_status status = start_listening(tcp, settings);
     if (status != MUSTER_OK) {
         muster_pending_connections_stop(&tcp->pending_list);
         return status;
@@ -50,7 +52,7 @@ static muster_status tcp_start(struct muster_fabric *fabric, const void *own, vo
 static uint32_t tcp_addresses(const void *transport, uint32_t most,
                               char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
 {
-    const struct tcp *tcp = transport;
+    const struct muster_tcp *tcp = transport;
     uint32_t count = tcp->listen_count < most ? tcp->listen_count : most;
     for (uint32_t i = 0; i < count; i++) {
         muster_address_print(&tcp->listen_addresses[i], ret_addresses[i]);
@@ -60,24 +62,24 @@ static uint32_t tcp_addresses(const void *transport, uint32_t most,
 
 static void tcp_begin_generation(void *transport)
 {
-    struct tcp *tcp = transport;
+    struct muster_tcp *tcp = transport;
     muster_tls_reload(&tcp->tls);
     muster_common_link_begin_generation(tcp);
 }
 
-static void check_silence(struct tcp *tcp)
+static void check_silence(struct muster_tcp *tcp)
 {
     struct muster_dialler *each = NULL;
     struct muster_dialler *next = NULL;
     DL_FOREACH_SAFE(tcp->pending_list.diallers, each, next)
     {
-        muster_tcp_check_silence((struct tcp_link *)each);
+        muster_tcp_check_silence((struct muster_tcp_link *)each);
     }
 }
 
 static int64_t tcp_timers(void *transport, int64_t now_ns)
 {
-    struct tcp *tcp = transport;
+    struct muster_tcp *tcp = transport;
     if (now_ns >= tcp->silence_check_ns) {
         uint32_t pause_ms =
             tcp->silence_ms < TCP_SILENCE_CHECK_MS ? tcp->silence_ms : TCP_SILENCE_CHECK_MS;
@@ -91,9 +93,9 @@ static int64_t tcp_timers(void *transport, int64_t now_ns)
 /* A link -------------------------------------------------------------------------------------- */
 
 /* Best effort: as much as the socket accepts at once. */
-static void send_goodbye_now(struct tcp_link *end)
+static void send_goodbye_now(struct muster_tcp_link *end)
 {
-    struct tcp_path *path = end->path;
+    struct muster_tcp_path *path = end->path;
     const struct muster_frame_queue *control = &end->match.control;
     if (path->pending.phase == MUSTER_PHASE_OPEN && end->bundle == NULL && path->frame_count == 0 &&
         path->control.start == path->control.end) {
@@ -105,7 +107,7 @@ static void send_goodbye_now(struct tcp_link *end)
 
 static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
-    struct tcp_link *end = link->end;
+    struct muster_tcp_link *end = link->end;
     if (end->path != NULL && end->goodbye_queued && !end->goodbye_sent) {
         send_goodbye_now(end);
     }
@@ -116,7 +118,7 @@ static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret
 
 static void tcp_peer_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
-    struct tcp_link *end = link->end;
+    struct muster_tcp_link *end = link->end;
     end->dialler.redial_ns = MUSTER_NEVER;
     muster_tcp_paths_close(end);
     muster_tcp_bundle_destroy(TAKE(end->bundle));
@@ -125,7 +127,7 @@ static void tcp_peer_left(struct muster_link *link, struct muster_transfer_list 
 
 static void tcp_send_goodbye(struct muster_link *link)
 {
-    struct tcp_link *end = link->end;
+    struct muster_tcp_link *end = link->end;
     if (!end->goodbye_queued) {
         end->goodbye_queued = true;
         end->opening.wanted = 0;
@@ -143,7 +145,7 @@ static bool tcp_goodbye_done(const struct muster_link *link)
 static void tcp_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
                          struct muster_transfer_list *ret_sends)
 {
-    struct tcp_link *end = link->end;
+    struct muster_tcp_link *end = link->end;
     if (end->bundle != NULL) {
         muster_tcp_bundle_withdraw(end, operation);
     } else if (end->path_count > 0) {
@@ -155,11 +157,11 @@ static void tcp_withdraw(struct muster_link *link, const struct muster_operation
 
 static void tcp_progress(struct muster_link *link)
 {
-    struct tcp_link *end = link->end;
+    struct muster_tcp_link *end = link->end;
     if (end->tcp->tls != NULL && !muster_tcp_receive_buffered(end)) {
         return;
     }
-    struct tcp_path *path = end->path_count > 0 ? end->path : NULL;
+    struct muster_tcp_path *path = end->path_count > 0 ? end->path : NULL;
     if (path == NULL && link->state != MUSTER_LINK_PEER_LEFT) {
         return;
     }
@@ -178,15 +180,15 @@ static void tcp_progress(struct muster_link *link)
 
 static void close_pending(struct muster_pending_connection *pending)
 {
-    muster_tcp_path_close((struct tcp_path *)pending);
+    muster_tcp_path_close((struct muster_tcp_path *)pending);
 }
 
 static struct muster_pending_connection *
 create_connection(struct muster_pending_connections *pending_list, int fd,
                   const struct muster_socket_address *remote)
 {
-    struct tcp_path *path =
-        muster_tcp_path_create((struct tcp *)pending_list, fd, MUSTER_PHASE_HELLO, EPOLLIN);
+    struct muster_tcp_path *path =
+        muster_tcp_path_create((struct muster_tcp *)pending_list, fd, MUSTER_PHASE_HELLO, EPOLLIN);
     if (path == NULL) {
         return NULL;
     }
@@ -196,28 +198,28 @@ create_connection(struct muster_pending_connections *pending_list, int fd,
 
 static bool is_dialling(const struct muster_link *link)
 {
-    const struct tcp_link *end = link->end;
+    const struct muster_tcp_link *end = link->end;
     for (uint32_t i = 0; i < end->dialling.attempt_count; i++) {
         if (end->dialling.attempts[i]->pending.phase == MUSTER_PHASE_GREETING) {
             return true;
         }
     }
-    return false; /* no hello is sent: the peer's attempt counts */
+    return false; /* no hello has been sent: the peer's connection is used */
 }
 
 static void timed_out(struct muster_pending_connection *pending)
 {
-    muster_tcp_dial_failed((struct tcp_path *)pending, ETIMEDOUT);
+    muster_tcp_dial_failed((struct muster_tcp_path *)pending, ETIMEDOUT);
 }
 
 static void dial(struct muster_dialler *dialler)
 {
-    muster_tcp_dial_due((struct tcp_link *)dialler);
+    muster_tcp_dial_due((struct muster_tcp_link *)dialler);
 }
 
 static void init_end(struct muster_link *link)
 {
-    struct tcp_link *end = link->end;
+    struct muster_tcp_link *end = link->end;
     end->dialler.match = &end->match;
     end->link = link;
     end->tcp = link->transport;
@@ -227,7 +229,7 @@ static void init_end(struct muster_link *link)
 /* Whether all connections of the link have ended. */
 static bool is_closed(const struct muster_link *link)
 {
-    const struct tcp_link *end = link->end;
+    const struct muster_tcp_link *end = link->end;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         if (end->paths[i] != NULL && !muster_pending_is_closed(&end->paths[i]->pending)) {
             return false;
@@ -238,7 +240,7 @@ static bool is_closed(const struct muster_link *link)
 
 static void free_tcp(struct muster_pending_connections *pending_list)
 {
-    struct tcp *tcp = (struct tcp *)pending_list;
+    struct muster_tcp *tcp = (struct muster_tcp *)pending_list;
     free(tcp->staging);
     free(tcp->piece);
     muster_tls_release(tcp->tls);
@@ -266,7 +268,7 @@ const struct muster_transport muster_tcp_transport = {
     .connection =
         {
             .elsewhere = MUSTER_REFUSED_CROSSED,
-            .end_size_bytes = sizeof(struct tcp_link),
+            .end_size_bytes = sizeof(struct muster_tcp_link),
             .init_end = init_end,
             .create = create_connection,
             .ready = muster_tcp_path_ready,

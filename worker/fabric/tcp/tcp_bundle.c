@@ -31,21 +31,21 @@ static const struct muster_bundle_limits limits = {
     .ahead_max = MUSTER_BUNDLE_WINDOW,
 };
 
-struct tcp_bundle *muster_tcp_bundle_create(void)
+struct muster_tcp_bundle *muster_tcp_bundle_create(void)
 {
-    struct tcp_bundle *bundle = calloc(1, sizeof *bundle);
+    struct muster_tcp_bundle *bundle = calloc(1, sizeof *bundle);
     if (bundle != NULL) {
         muster_bundle_init(&bundle->frames, &limits);
     }
     return bundle;
 }
 
-static struct tcp_window_entry *entry_of(struct tcp_bundle *bundle, uint64_t number)
+static struct muster_tcp_window_entry *entry_of(struct muster_tcp_bundle *bundle, uint64_t number)
 {
     return &bundle->window[muster_bundle_index(number)];
 }
 
-void muster_tcp_bundle_destroy(struct tcp_bundle *bundle)
+void muster_tcp_bundle_destroy(struct muster_tcp_bundle *bundle)
 {
     if (bundle == NULL) {
         return;
@@ -59,14 +59,14 @@ void muster_tcp_bundle_destroy(struct tcp_bundle *bundle)
 
 /* Frames from the matching ------------------------------------------------------------------- */
 
-static size_t entry_bytes(const struct tcp_window_entry *entry)
+static size_t entry_bytes(const struct muster_tcp_window_entry *entry)
 {
     return HEADER_SIZE + (size_t)entry->frame.size;
 }
 
-/* The frame outlives its transfer. The transfer must not wait for an acknowledgement, which the
- * peer may send late: once it has all its messages it may compute for long. */
-static bool keep_copy(struct tcp_window_entry *entry, const unsigned char *data)
+/* Copies the payload, because the frame outlives its transfer. The transfer must not wait for an
+ * acknowledgement: a peer that has all its messages may compute for long before it sends one. */
+static bool keep_copy(struct muster_tcp_window_entry *entry, const unsigned char *data)
 {
     if (entry->frame.size > 0) {
         entry->copy = malloc(entry->frame.size);
@@ -81,11 +81,11 @@ static bool keep_copy(struct tcp_window_entry *entry, const unsigned char *data)
 
 /* Adds the next frame to the window: control frames first. NULL: no frame, no room, or no memory.
  */
-static struct tcp_window_entry *add_next_frame(struct tcp_link *link)
+static struct muster_tcp_window_entry *add_next_frame(struct muster_tcp_link *end)
 {
-    struct tcp_bundle *bundle = link->bundle;
-    struct muster_match *match = &link->match;
-    struct tcp_window_entry *entry = entry_of(bundle, bundle->frames.next_out);
+    struct muster_tcp_bundle *bundle = end->bundle;
+    struct muster_match *match = &end->match;
+    struct muster_tcp_window_entry *entry = entry_of(bundle, bundle->frames.next_out);
     if (!muster_bundle_has_room(&bundle->frames)) {
         return NULL;
     }
@@ -96,7 +96,7 @@ static struct tcp_window_entry *add_next_frame(struct tcp_link *link)
     }
     if (!keep_copy(entry, entry->frame.data)) {
         match->broken = true;
-        muster_link_mark(link->link);
+        muster_link_mark(end->link);
         return NULL;
     }
     entry->number = muster_bundle_add(&bundle->frames, entry->frame.size);
@@ -107,14 +107,15 @@ static struct tcp_window_entry *add_next_frame(struct tcp_link *link)
 
 /* The frames and bytes of one system call on one path. */
 struct batch {
-    struct tcp_window_entry *entries[BATCH_MAX];
+    struct muster_tcp_window_entry *entries[BATCH_MAX];
     uint32_t count;
     size_t bytes;
     struct iovec parts[3 * BATCH_MAX + 1];
     int part_count;
 };
 
-static void write_envelope(struct tcp_bundle *bundle, uint64_t number, unsigned char *envelope)
+static void write_envelope(struct muster_tcp_bundle *bundle, uint64_t number,
+                           unsigned char *envelope)
 {
     uint64_t acknowledged = muster_bundle_acknowledgement(&bundle->frames);
     memset(envelope, 0, TCP_ENVELOPE_SIZE);
@@ -123,8 +124,8 @@ static void write_envelope(struct tcp_bundle *bundle, uint64_t number, unsigned 
     muster_bytes_put(envelope + AT_CHECKSUM, crc32(0, envelope, AT_CHECKSUM), 4);
 }
 
-/* Adds the bytes to the batch, except the first *skip ones; reduces *skip by what it has skipped.
- */
+/* Adds the bytes to the batch except the first *skip; subtracts from *skip the number of bytes
+ * skipped. */
 static void add_part(struct batch *batch, unsigned char *bytes, size_t size, size_t *skip)
 {
     size_t skipped = *skip < size ? *skip : size;
@@ -136,7 +137,7 @@ static void add_part(struct batch *batch, unsigned char *bytes, size_t size, siz
     }
 }
 
-static void add_parts(struct batch *batch, struct tcp_window_entry *entry)
+static void add_parts(struct batch *batch, struct muster_tcp_window_entry *entry)
 {
     size_t skip = entry->sent;
     batch->entries[batch->count++] = entry;
@@ -146,10 +147,10 @@ static void add_parts(struct batch *batch, struct tcp_window_entry *entry)
 }
 
 /* Gives a waiting frame to this path. */
-static void carry_entry(struct batch *batch, const struct tcp_path *path,
-                        struct tcp_window_entry *entry)
+static void carry_entry(struct batch *batch, const struct muster_tcp_path *path,
+                        struct muster_tcp_window_entry *entry)
 {
-    struct tcp_bundle *bundle = path->link->bundle;
+    struct muster_tcp_bundle *bundle = path->end->bundle;
     muster_bundle_carry(&bundle->frames, entry->number, path->place);
     entry->sent = 0;
     write_envelope(bundle, entry->number, entry->envelope);
@@ -157,17 +158,17 @@ static void carry_entry(struct batch *batch, const struct tcp_path *path,
 }
 
 /* Queues an acknowledgement without a frame in path->control. */
-static void acknowledge(struct tcp_path *path)
+static void queue_acknowledgement(struct muster_tcp_path *path)
 {
-    struct tcp_link *link = path->link;
+    struct muster_tcp_link *end = path->end;
     unsigned char *bytes = muster_frame_queue_extend(&path->control, HEADER_SIZE);
     if (bytes == NULL) {
-        link->match.broken = true;
+        end->match.broken = true;
         return;
     }
-    const struct muster_frame nothing = {.kind = MUSTER_FRAME_CREDIT};
-    write_envelope(link->bundle, 0, bytes);
-    muster_frame_encode(&nothing, bytes + TCP_ENVELOPE_SIZE);
+    const struct muster_frame empty = {.kind = MUSTER_FRAME_CREDIT};
+    write_envelope(end->bundle, 0, bytes);
+    muster_frame_encode(&empty, bytes + TCP_ENVELOPE_SIZE);
 }
 
 static bool has_room(const struct batch *batch)
@@ -175,69 +176,71 @@ static bool has_room(const struct batch *batch)
     return batch->count < BATCH_MAX && batch->bytes < BATCH_BYTES;
 }
 
-/* In this order: the rest of a partly sent frame, since the stream must go on there;
- * acknowledgements; frames that wait for a path, lowest number first, since the peer needs them
- * first; new frames. */
-static void fill(struct batch *batch, struct tcp_path *path)
+/* Adds in this order: the rest of a partly sent frame, because the stream must continue with it;
+ * queued acknowledgements; frames that wait for a path, lowest number first, since the peer needs
+ * them first; new frames. Every envelope acknowledges, so an acknowledgement of its own is added
+ * only if there is nothing else. */
+static void fill_batch(struct batch *batch, struct muster_tcp_path *path)
 {
-    struct tcp_bundle *bundle = path->link->bundle;
-    struct tcp_window_entry *entry = NULL;
+    struct muster_tcp_bundle *bundle = path->end->bundle;
+    struct muster_tcp_window_entry *entry = NULL;
     uint64_t number = 0;
-    size_t none = 0;
+    size_t skip_none = 0;
     if (path->partial != NULL) {
         add_parts(batch, path->partial);
     }
     add_part(batch, path->control.bytes + path->control.start,
-             path->control.end - path->control.start, &none);
+             path->control.end - path->control.start, &skip_none);
     while (has_room(batch) && (number = muster_bundle_next_waiting(&bundle->frames, number)) !=
                                   bundle->frames.next_out) {
         carry_entry(batch, path, entry_of(bundle, number));
     }
-    while (has_room(batch) && (entry = add_next_frame(path->link)) != NULL) {
+    while (has_room(batch) && (entry = add_next_frame(path->end)) != NULL) {
         carry_entry(batch, path, entry);
     }
     if (batch->part_count == 0 && bundle->frames.acknowledgement_due) {
-        acknowledge(path);
+        queue_acknowledgement(path);
         add_part(batch, path->control.bytes + path->control.start,
-                 path->control.end - path->control.start, &none);
+                 path->control.end - path->control.start, &skip_none);
     }
 }
 
-static void complete_transfer(struct tcp_link *link, struct tcp_window_entry *entry)
+static void complete_transfer(struct muster_tcp_link *end, struct muster_tcp_window_entry *entry)
 {
     const struct muster_outgoing frame = entry->frame;
     entry->frame.transfer = NULL;
-    muster_match_sent(&link->match, &frame);
+    muster_match_sent(&end->match, &frame);
 }
 
 /* Whether the kernel has accepted all bytes of the frame, also those that TLS has made of it. */
-static bool is_sent(const struct tcp_link *link, uint64_t number)
+static bool is_sent(const struct muster_tcp_link *end, uint64_t number)
 {
-    const struct tcp_window_entry *entry = entry_of(link->bundle, number);
-    uint32_t place = muster_bundle_carrier(&link->bundle->frames, number);
+    const struct muster_tcp_window_entry *entry = entry_of(end->bundle, number);
+    uint32_t place = muster_bundle_carrier(&end->bundle->frames, number);
     return place != MUSTER_BUNDLE_NO_PATH && entry->sent == entry_bytes(entry) &&
-           !muster_tls_has_backlog(link->paths[place]->tls);
+           !muster_tls_has_backlog(end->paths[place]->tls);
 }
 
 /* A transfer completes when its frames and all frames before them are sent: the peer cannot deliver
  * them earlier, and after its transfers this member may compute for long without sending the rest.
  */
-static void complete_transfers(struct tcp_link *link)
+static void complete_transfers(struct muster_tcp_link *end)
 {
-    const struct muster_bundle *frames = &link->bundle->frames;
-    for (uint64_t number = frames->first_out; number != frames->next_out && is_sent(link, number);
+    const struct muster_bundle *frames = &end->bundle->frames;
+    for (uint64_t number = frames->first_out; number != frames->next_out && is_sent(end, number);
          number++) {
-        complete_transfer(link, entry_of(link->bundle, number));
+        complete_transfer(end, entry_of(end->bundle, number));
     }
 }
 
-/* An acknowledged frame that is partly sent: it arrived by another path. Its rest is still sent, or
- * the peer could not find the next frame in the stream; the path keeps it, so the window can move
- * on. */
-static void leave_acknowledged_rest(struct tcp_link *link, struct tcp_window_entry *entry)
+/* A partly sent frame has been acknowledged, since it arrived by another path. Its rest is still
+ * sent, or the peer could not find the next frame in the stream. The rest moves to the path, so
+ * that the frame can leave the window. */
+static void leave_acknowledged_rest(struct muster_tcp_link *end,
+                                    struct muster_tcp_window_entry *entry)
 {
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        struct tcp_path *path = link->paths[i];
+        struct muster_tcp_path *path = end->paths[i];
         if (path != NULL && path->partial == entry) {
             path->acknowledged_rest = *entry;
             path->acknowledged_rest.frame.transfer = NULL;
@@ -249,16 +252,16 @@ static void leave_acknowledged_rest(struct tcp_link *link, struct tcp_window_ent
 }
 
 /* The frame is acknowledged and out of the window. */
-static void retire_entry(struct tcp_link *link, struct tcp_window_entry *entry)
+static void retire_entry(struct muster_tcp_link *end, struct muster_tcp_window_entry *entry)
 {
     if (entry->sent > 0 && entry->sent < entry_bytes(entry)) {
-        leave_acknowledged_rest(link, entry);
+        leave_acknowledged_rest(end, entry);
     }
     free(TAKE(entry->copy));
-    complete_transfer(link, entry);
+    complete_transfer(end, entry);
 }
 
-static void drop_partial(struct tcp_path *path)
+static void drop_partial(struct muster_tcp_path *path)
 {
     if (path->partial == &path->acknowledged_rest) {
         free(TAKE(path->acknowledged_rest.copy));
@@ -266,7 +269,7 @@ static void drop_partial(struct tcp_path *path)
     path->partial = NULL;
 }
 
-static size_t advance_entry(struct tcp_window_entry *entry, size_t bytes)
+static size_t advance_entry(struct muster_tcp_window_entry *entry, size_t bytes)
 {
     size_t left = entry_bytes(entry) - entry->sent;
     size_t taken = bytes < left ? bytes : left;
@@ -274,11 +277,11 @@ static size_t advance_entry(struct tcp_window_entry *entry, size_t bytes)
     return bytes - taken;
 }
 
-/* The kernel has accepted this many bytes of the batch. Frames without any of them wait again, for
- * any path. */
-static void advance(struct batch *batch, struct tcp_path *path, size_t bytes)
+/* The kernel has accepted `bytes` bytes of the batch. Frames of which nothing was accepted wait
+ * again, for any path. */
+static void advance_batch(struct batch *batch, struct muster_tcp_path *path, size_t bytes)
 {
-    struct tcp_link *link = path->link;
+    struct muster_tcp_link *end = path->end;
     uint32_t first = 0;
     if (path->partial != NULL) {
         bytes = advance_entry(path->partial, bytes);
@@ -292,15 +295,15 @@ static void advance(struct batch *batch, struct tcp_path *path, size_t bytes)
     path->control.start += control;
     bytes -= control;
     for (uint32_t i = first; i < batch->count; i++) {
-        struct tcp_window_entry *entry = batch->entries[i];
+        struct muster_tcp_window_entry *entry = batch->entries[i];
         bytes = advance_entry(entry, bytes);
         if (entry->sent == 0) {
-            muster_bundle_put_back(&link->bundle->frames, entry->number);
+            muster_bundle_put_back(&end->bundle->frames, entry->number);
         } else if (entry->sent < entry_bytes(entry)) {
             path->partial = entry;
         }
     }
-    complete_transfers(link);
+    complete_transfers(end);
 }
 
 enum outcome {
@@ -310,9 +313,10 @@ enum outcome {
     SENT_PATH_GONE, /* the path is closed, and perhaps the link */
 };
 
-/* Sends one batch on the path, without the lock. Accepted bytes are noted before a failure abandons
- * the path, so that each frame of the batch is either waiting or carried by then. */
-static enum outcome send_batch(struct tcp_path *path)
+/* Sends one batch on the path, without the lock. Accepted bytes are recorded before a failure
+ * abandons the path, so that each frame of the batch is then either waiting or carried by a path.
+ */
+static enum outcome send_batch(struct muster_tcp_path *path)
 {
     struct muster_fabric *fabric = path->tcp->pending_list.fabric;
     struct batch batch = {.count = 0};
@@ -320,7 +324,7 @@ static enum outcome send_batch(struct tcp_path *path)
     if (path->pending.watch.retired) {
         return SENT_PATH_GONE;
     }
-    fill(&batch, path);
+    fill_batch(&batch, path);
     if (batch.part_count == 0 && !muster_tls_has_backlog(path->tls)) {
         return SENT_NOTHING;
     }
@@ -328,7 +332,7 @@ static enum outcome send_batch(struct tcp_path *path)
     ssize_t sent = muster_tcp_path_send(path, batch.parts, batch.part_count);
     int error = errno;
     muster_fabric_lock(fabric);
-    advance(&batch, path, sent > 0 ? (size_t)sent : 0);
+    advance_batch(&batch, path, sent > 0 ? (size_t)sent : 0);
     if (sent < 0 && error != EAGAIN && error != EINTR) {
         path->send_failed = true; /* reading will report how it ended */
         muster_tcp_bundle_abandon(path);
@@ -341,54 +345,55 @@ static enum outcome send_batch(struct tcp_path *path)
 }
 
 /* The next path in turn that is ready to send; NULL if none is. */
-static struct tcp_path *choose_path(struct tcp_link *link)
+static struct muster_tcp_path *choose_path(struct muster_tcp_link *end)
 {
     uint32_t ready = 0;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        const struct tcp_path *path = link->paths[i];
-        bool takes =
+        const struct muster_tcp_path *path = end->paths[i];
+        bool can_send =
             path != NULL && !path->send_failed && (path->pending.watch.events & EPOLLOUT) == 0;
-        ready |= (uint32_t)takes << i;
+        ready |= (uint32_t)can_send << i;
     }
-    uint32_t place = muster_bundle_choose(&link->bundle->frames, ready);
-    return place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
+    uint32_t place = muster_bundle_choose(&end->bundle->frames, ready);
+    return place != MUSTER_BUNDLE_NO_PATH ? end->paths[place] : NULL;
 }
 
-static bool all_is_sent(const struct tcp_link *link)
+static bool all_is_sent(const struct muster_tcp_link *end)
 {
-    const struct muster_bundle *frames = &link->bundle->frames;
+    const struct muster_bundle *frames = &end->bundle->frames;
     for (uint64_t number = frames->first_out; number != frames->next_out; number++) {
-        if (!is_sent(link, number)) {
+        if (!is_sent(end, number)) {
             return false;
         }
     }
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        if (link->paths[i] != NULL && link->paths[i]->partial != NULL) {
+        if (end->paths[i] != NULL && end->paths[i]->partial != NULL) {
             return false;
         }
     }
-    return link->match.control.start == link->match.control.end;
+    return end->match.control.start == end->match.control.end;
 }
 
-static void send_end_of_stream(struct tcp_link *link)
+static void send_end_of_stream(struct muster_tcp_link *end)
 {
-    if (link->goodbye_queued && !link->goodbye_sent && all_is_sent(link)) {
-        link->goodbye_sent = true;
+    if (end->goodbye_queued && !end->goodbye_sent && all_is_sent(end)) {
+        end->goodbye_sent = true;
         for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-            if (link->paths[i] != NULL) {
-                muster_tcp_path_shutdown(link->paths[i]);
+            if (end->paths[i] != NULL) {
+                muster_tcp_path_shutdown(end->paths[i]);
             }
         }
     }
 }
 
-void muster_tcp_bundle_flush(struct tcp_link *link)
+/* Sends one batch on each path in turn, until no path has anything to send. A path
+ * that has nothing to send does not end the loop: another one may have the rest of a frame. */
+void muster_tcp_bundle_flush(struct muster_tcp_link *end)
 {
     uint32_t calls = 0;
-    uint32_t idle =
-        0; /* paths in a row that had nothing to send; the next may have a partial frame */
-    struct tcp_path *path = NULL;
-    while (idle < link->path_count && (path = choose_path(link)) != NULL) {
+    uint32_t idle = 0; /* paths in a row that had nothing to send */
+    struct muster_tcp_path *path = NULL;
+    while (idle < end->path_count && (path = choose_path(end)) != NULL) {
         enum outcome outcome = send_batch(path);
         if (outcome == SENT_PATH_GONE) {
             return;
@@ -398,28 +403,29 @@ void muster_tcp_bundle_flush(struct tcp_link *link)
             continue;
         }
         idle = 0;
-        if (++calls == CALLS_MAX * link->path_count) {
-            muster_link_mark(link->link);
+        if (++calls == CALLS_MAX * end->path_count) {
+            muster_link_mark(end->link);
             return;
         }
     }
-    send_end_of_stream(link);
+    send_end_of_stream(end);
 }
 
-void muster_tcp_bundle_abandon(struct tcp_path *path)
+void muster_tcp_bundle_abandon(struct muster_tcp_path *path)
 {
-    struct muster_bundle *frames = &path->link->bundle->frames;
+    struct muster_bundle *frames = &path->end->bundle->frames;
     drop_partial(path);
     muster_bundle_abandon(frames, path->place);
-    frames->acknowledgement_due = true; /* the last one may be lost */
-    muster_link_mark(path->link->link);
+    frames->acknowledgement_due = true; /* the last one may be lost with this path */
+    muster_link_mark(path->end->link);
 }
 
-void muster_tcp_bundle_withdraw(struct tcp_link *link, const struct muster_operation_id *operation)
+void muster_tcp_bundle_withdraw(struct muster_tcp_link *end,
+                                const struct muster_operation_id *operation)
 {
-    const struct muster_bundle *frames = &link->bundle->frames;
+    const struct muster_bundle *frames = &end->bundle->frames;
     for (uint64_t number = frames->first_out; number != frames->next_out; number++) {
-        struct tcp_window_entry *entry = entry_of(link->bundle, number);
+        struct muster_tcp_window_entry *entry = entry_of(end->bundle, number);
         const struct muster_transfer *transfer = entry->frame.transfer;
         if (transfer != NULL && muster_operation_has(operation, &transfer->key)) {
             /* The frame stays: the peer needs it to deliver the next number. */
@@ -431,22 +437,22 @@ void muster_tcp_bundle_withdraw(struct tcp_link *link, const struct muster_opera
 /* Receiving ---------------------------------------------------------------------------------- */
 
 /* The peer has received all frames before this number. */
-static muster_status acknowledged(struct tcp_link *link, uint64_t number)
+static muster_status handle_acknowledgement(struct muster_tcp_link *end, uint64_t number)
 {
-    struct muster_bundle *frames = &link->bundle->frames;
+    struct muster_bundle *frames = &end->bundle->frames;
     uint64_t oldest = 0;
     if (!muster_bundle_acknowledge_before(frames, number)) {
         return muster_error_set(MUSTER_INVALID, "an acknowledgement of a frame that was not sent");
     }
     while (muster_bundle_retire(frames, &oldest)) {
-        retire_entry(link, entry_of(link->bundle, oldest));
+        retire_entry(end, entry_of(end->bundle, oldest));
     }
-    muster_link_mark(link->link);
+    muster_link_mark(end->link);
     return MUSTER_OK;
 }
 
 /* Checks everything before it applies the acknowledgement, which may complete transfers. */
-muster_status muster_tcp_bundle_receive_header(struct tcp_path *path)
+muster_status muster_tcp_bundle_receive_header(struct muster_tcp_path *path)
 {
     const unsigned char *envelope = path->header;
     struct muster_frame frame;
@@ -454,18 +460,18 @@ muster_status muster_tcp_bundle_receive_header(struct tcp_path *path)
     if (muster_bytes_get(envelope + AT_CHECKSUM, 4) != crc32(0, envelope, AT_CHECKSUM)) {
         return muster_error_set(MUSTER_INVALID, "an envelope with a wrong checksum");
     }
-    if (muster_bundle_judge(&path->link->bundle->frames, number) == MUSTER_BUNDLE_TOO_FAR) {
+    if (muster_bundle_classify(&path->end->bundle->frames, number) == MUSTER_BUNDLE_TOO_FAR) {
         return muster_error_set(MUSTER_INVALID, "a frame too far ahead of the missing one");
     }
     TRY(muster_frame_decode(path->header + TCP_ENVELOPE_SIZE, &frame));
     if (frame.length > MUSTER_PIECE_BYTES || (number == 0 && frame.length > 0)) {
         return muster_error_set(MUSTER_INVALID, "a frame of %u bytes", frame.length);
     }
-    TRY(acknowledged(path->link, muster_bytes_get(envelope + AT_ACKNOWLEDGED, 8)));
+    TRY(handle_acknowledgement(path->end, muster_bytes_get(envelope + AT_ACKNOWLEDGED, 8)));
     if (number == 0) {
         return MUSTER_OK;
     }
-    struct tcp_arrived_frame *arrived = malloc(sizeof *arrived + frame.length);
+    struct muster_tcp_arrived_frame *arrived = malloc(sizeof *arrived + frame.length);
     if (arrived == NULL) {
         return muster_error_set(MUSTER_INVALID, "out of memory for a frame");
     }
@@ -476,25 +482,27 @@ muster_status muster_tcp_bundle_receive_header(struct tcp_path *path)
     return MUSTER_OK;
 }
 
-static muster_status deliver(struct tcp_link *link, const struct tcp_arrived_frame *arrived)
+static muster_status deliver_frame(struct muster_tcp_link *end,
+                                   const struct muster_tcp_arrived_frame *arrived)
 {
-    struct muster_arrival arrival = {.piece = link->tcp->piece};
+    struct muster_arrival arrival = {.piece = end->tcp->piece};
     muster_status status =
-        muster_whole_frame_consume(&link->match, &arrival, &arrived->frame, arrived->payload);
+        muster_whole_frame_consume(&end->match, &arrival, &arrived->frame, arrived->payload);
     if (status == MUSTER_OK) {
-        status = muster_whole_frame_complete(&link->match, &arrival);
+        status = muster_whole_frame_complete(&end->match, &arrival);
     }
     muster_arrival_finish(&arrival);
     return status;
 }
 
-/* Delivering gives up the lock, so after each frame the path is checked: the link may be closed. */
-muster_status muster_tcp_bundle_receive_frame(struct tcp_path *path)
+/* Delivering a frame releases the lock, and meanwhile the link may be closed. So the path is
+ * checked after each frame. */
+muster_status muster_tcp_bundle_receive_frame(struct muster_tcp_path *path)
 {
-    struct tcp_bundle *bundle = path->link->bundle;
-    struct tcp_arrived_frame *arrived = TAKE(path->arriving);
+    struct muster_tcp_bundle *bundle = path->end->bundle;
+    struct muster_tcp_arrived_frame *arrived = TAKE(path->arriving);
     if (muster_bundle_arrive(&bundle->frames, arrived->number) != MUSTER_BUNDLE_NEW) {
-        muster_link_mark(path->link->link); /* to send an acknowledgement */
+        muster_link_mark(path->end->link); /* to send an acknowledgement */
         free(arrived);
         return MUSTER_OK;
     }
@@ -502,7 +510,7 @@ muster_status muster_tcp_bundle_receive_frame(struct tcp_path *path)
     while (muster_bundle_has_next(&bundle->frames)) {
         arrived = TAKE(bundle->arrived[muster_bundle_index(bundle->frames.next_in)]);
         muster_bundle_deliver(&bundle->frames, arrived->frame.length);
-        muster_status status = deliver(path->link, arrived);
+        muster_status status = deliver_frame(path->end, arrived);
         free(arrived);
         if (status != MUSTER_OK) {
             return status;
@@ -510,7 +518,7 @@ muster_status muster_tcp_bundle_receive_frame(struct tcp_path *path)
         if (path->pending.watch.retired) {
             return MUSTER_OK;
         }
-        muster_link_mark(path->link->link);
+        muster_link_mark(path->end->link);
         muster_fabric_yield(path->tcp->pending_list.fabric);
         if (path->pending.watch.retired) {
             return MUSTER_OK;

@@ -18,11 +18,11 @@ enum {
     TCP_WINDOW_BYTES = 2 * 1024 * 1024,
 };
 
-struct tcp_path;
-struct tcp_link;
+struct muster_tcp_path;
+struct muster_tcp_link;
 
 /* A frame in the window. */
-struct tcp_window_entry {
+struct muster_tcp_window_entry {
     struct muster_outgoing frame; /* transfer: NULL once it is complete or withdrawn */
     unsigned char *copy;          /* owned: the payload */
     uint64_t number;
@@ -31,35 +31,37 @@ struct tcp_window_entry {
 };
 
 /* A frame that has arrived, or is arriving. */
-struct tcp_arrived_frame {
+struct muster_tcp_arrived_frame {
     uint64_t number;
     struct muster_frame frame;
     uint32_t have; /* bytes of the payload */
     _Alignas(16) unsigned char payload[];
 };
 
-struct tcp_bundle {
+struct muster_tcp_bundle {
     struct muster_bundle frames;
-    struct tcp_window_entry window[MUSTER_BUNDLE_WINDOW];    /* by number */
-    struct tcp_arrived_frame *arrived[MUSTER_BUNDLE_WINDOW]; /* by number: ahead of a missing one */
+    struct muster_tcp_window_entry window[MUSTER_BUNDLE_WINDOW]; /* by number */
+    struct muster_tcp_arrived_frame
+        *arrived[MUSTER_BUNDLE_WINDOW]; /* by number: ahead of a missing one */
 };
 
 /* NULL: out of memory. */
-struct tcp_bundle *muster_tcp_bundle_create(void);
+struct muster_tcp_bundle *muster_tcp_bundle_create(void);
 /* Accepts NULL. */
-void muster_tcp_bundle_destroy(struct tcp_bundle *bundle);
+void muster_tcp_bundle_destroy(struct muster_tcp_bundle *bundle);
 
 /* Sends what the sockets accept. The link may be closed afterwards. */
-void muster_tcp_bundle_flush(struct tcp_link *link);
-void muster_tcp_bundle_withdraw(struct tcp_link *link, const struct muster_operation_id *operation);
+void muster_tcp_bundle_flush(struct muster_tcp_link *end);
+void muster_tcp_bundle_withdraw(struct muster_tcp_link *end,
+                                const struct muster_operation_id *operation);
 /* The connection sends no more: its frames wait for other connections. */
-void muster_tcp_bundle_abandon(struct tcp_path *path);
+void muster_tcp_bundle_abandon(struct muster_tcp_path *path);
 
 /* Receives an envelope and a header, which are in path->header. Sets path->arriving, or leaves it
- * NULL if no frame follows. MUSTER_INVALID: the peer breaks the rules. */
-MUSTER_CHECKED muster_status muster_tcp_bundle_receive_header(struct tcp_path *path);
+ * NULL if no frame follows. MUSTER_INVALID: the peer violates the protocol. */
+MUSTER_CHECKED muster_status muster_tcp_bundle_receive_header(struct muster_tcp_path *path);
 /* The payload of path->arriving is complete. Delivers all frames that are in order now; the link
  * may be closed afterwards. */
-MUSTER_CHECKED muster_status muster_tcp_bundle_receive_frame(struct tcp_path *path);
+MUSTER_CHECKED muster_status muster_tcp_bundle_receive_frame(struct muster_tcp_path *path);
 
 #endif

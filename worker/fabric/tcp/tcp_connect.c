@@ -17,13 +17,13 @@ bool muster_tcp_answer(struct muster_pending_connection *pending, enum muster_ve
 {
     unsigned char bytes[MUSTER_ANSWER_SIZE];
     muster_answer_encode(verdict, bytes);
-    return muster_tcp_path_send_all((struct tcp_path *)pending, bytes, sizeof bytes);
+    return muster_tcp_path_send_all((struct muster_tcp_path *)pending, bytes, sizeof bytes);
 }
 
 /* The peer dials one more connection of an open link. */
-static void handle_other_call(struct tcp_path *path, struct muster_link *link)
+static void admit_further_path(struct muster_tcp_path *path, struct muster_link *link)
 {
-    struct tcp_link *end = muster_bundle_open_end(&path->pending, link);
+    struct muster_tcp_link *end = muster_bundle_open_end(&path->pending, link);
     bool fits = end != NULL && end->bundle != NULL &&
                 end->opening.ticket == path->pending.hello.ticket &&
                 end->path_count < MUSTER_CONNECTIONS_MAX;
@@ -37,15 +37,15 @@ static void handle_other_call(struct tcp_path *path, struct muster_link *link)
 
 void muster_tcp_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    struct tcp_path *path = (struct tcp_path *)pending;
+    struct muster_tcp_path *path = (struct muster_tcp_path *)pending;
     if (pending->hello.index > 0) {
-        handle_other_call(path, link);
+        admit_further_path(path, link);
         return;
     }
     if (!muster_pending_claim_link(pending, link)) {
         return;
     }
-    struct tcp_link *end = link->end;
+    struct muster_tcp_link *end = link->end;
     muster_tcp_attempts_close(end, NULL);
     if (!muster_tcp_answer(pending, MUSTER_WELCOME)) {
         muster_pending_answer_failed(pending, link);
@@ -55,7 +55,7 @@ void muster_tcp_admit(struct muster_pending_connection *pending, struct muster_l
     muster_tcp_open_link(path, end, pending->hello.connections);
 }
 
-static void read_hello(struct tcp_path *path)
+static void read_hello(struct muster_tcp_path *path)
 {
     if (muster_tcp_secure_accepted(path) == TCP_TLS_PENDING) {
         return;
@@ -79,11 +79,11 @@ static void read_hello(struct tcp_path *path)
     muster_pending_check_hello(&path->pending, path->header);
 }
 
-/* Handles an event by the phase of the connection. An open one is read at once; what it sends, the
- * leader sends when it progresses the link. */
+/* Handles an event according to the phase of the connection. An open connection is read at once;
+ * bytes are sent later, when the leader progresses the link. */
 void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
 {
-    struct tcp_path *path = (struct tcp_path *)watch;
+    struct muster_tcp_path *path = (struct muster_tcp_path *)watch;
     switch (path->pending.phase) {
     case MUSTER_PHASE_DIALLING:
         muster_tcp_connected(path);
@@ -96,7 +96,8 @@ void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
         return;
     case MUSTER_PHASE_PARKED:
         muster_pending_refuse(
-            &path->pending, MUSTER_REJECTED_SILENT); /* it has closed the connection, most likely */
+            &path->pending,
+            MUSTER_REJECTED_SILENT); /* most likely the peer has closed the connection */
         return;
     case MUSTER_PHASE_PROVING:
     case MUSTER_PHASE_OPEN:
@@ -106,10 +107,10 @@ void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
         muster_tcp_receive(path);
     }
     if ((events & EPOLLOUT) != 0 && !watch->retired) {
-        if (path->link->bundle != NULL) {
+        if (path->end->bundle != NULL) {
             muster_watch_change(path->tcp->pending_list.fabric, watch, EPOLLIN);
         }
-        muster_link_mark(path->link->link);
+        muster_link_mark(path->end->link);
     }
 }
 
@@ -137,8 +138,9 @@ static int listen_at(int fd, struct muster_socket_address *address, uint16_t por
 }
 
 /* Listens at the address, on the first free port of the range. */
-static muster_status listen_within(struct tcp *tcp, const struct muster_socket_address *address,
-                                   const struct tcp_ports *ports)
+static muster_status listen_within(struct muster_tcp *tcp,
+                                   const struct muster_socket_address *address,
+                                   const struct muster_tcp_ports *ports)
 {
     struct muster_socket_address own = *address;
     AUTO_CLOSE int fd =
@@ -163,9 +165,10 @@ static muster_status listen_within(struct tcp *tcp, const struct muster_socket_a
     return MUSTER_OK;
 }
 
-/* Fails only if no address works: one may not be ready yet, or have no free port. */
-static muster_status listen_everywhere(struct tcp *tcp, const uint32_t *chosen, uint32_t count,
-                                       const struct tcp_ports *ports)
+/* Fails only if listening fails at every address: a single address may not be ready yet, or have no
+ * free port. */
+static muster_status listen_everywhere(struct muster_tcp *tcp, const uint32_t *chosen,
+                                       uint32_t count, const struct muster_tcp_ports *ports)
 {
     muster_status status = MUSTER_OK;
     for (uint32_t i = 0; i < count; i++) {
@@ -178,8 +181,9 @@ static muster_status listen_everywhere(struct tcp *tcp, const uint32_t *chosen, 
     return tcp->listen_count > 0 ? MUSTER_OK : status;
 }
 
-static muster_status listen_at_all(struct tcp *tcp, const struct muster_tcp_settings *settings,
-                                   const struct tcp_ports *ports)
+static muster_status listen_at_all(struct muster_tcp *tcp,
+                                   const struct muster_tcp_settings *settings,
+                                   const struct muster_tcp_ports *ports)
 {
     uint32_t chosen[TCP_LISTEN_MAX];
     uint32_t count = 0;
@@ -190,10 +194,10 @@ static muster_status listen_at_all(struct tcp *tcp, const struct muster_tcp_sett
                                : muster_error_prefix(status, "interface (MUSTER_INTERFACE)");
 }
 
-muster_status muster_tcp_listen(struct tcp *tcp, const struct muster_tcp_settings *settings)
+muster_status muster_tcp_listen(struct muster_tcp *tcp, const struct muster_tcp_settings *settings)
 {
     struct muster_socket_address address;
-    struct tcp_ports ports;
+    struct muster_tcp_ports ports;
     const char *where =
         muster_listen_at(&settings->listen, tcp->pending_list.fabric->first_address);
     TRY(muster_host_addresses_read(&tcp->host_addresses));

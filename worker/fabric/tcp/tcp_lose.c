@@ -1,4 +1,4 @@
-/* Lost connections, also those whose peer is silent: what becomes of the link. */
+/* Handles lost connections, and detects those whose peer is silent. */
 #include "worker/fabric/tcp/tcp.h"
 
 #include <errno.h>
@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-void muster_tcp_path_lost(struct tcp_path *path, const char *what)
+void muster_tcp_path_lost(struct muster_tcp_path *path, const char *what)
 {
-    struct tcp_link *end = path->link;
+    struct muster_tcp_link *end = path->end;
     struct muster_link *link = end->link;
     if (end->bundle == NULL || end->path_count == 1 || end->goodbye_sent) {
         muster_link_fail(link, end->goodbye_queued ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST,
@@ -23,7 +23,7 @@ void muster_tcp_path_lost(struct tcp_path *path, const char *what)
 
 /* Silence ------------------------------------------------------------------------------------ */
 
-static bool is_silent(const struct tcp_path *path)
+static bool is_silent(const struct muster_tcp_path *path)
 {
     struct tcp_info info = {0};
     socklen_t size = sizeof info;
@@ -36,7 +36,7 @@ static bool is_silent(const struct tcp_path *path)
     return due && info.tcpi_last_ack_recv > limit_ms && info.tcpi_last_data_recv > limit_ms;
 }
 
-void muster_tcp_check_silence(struct tcp_link *end)
+void muster_tcp_check_silence(struct muster_tcp_link *end)
 {
     struct muster_link *link = end->link;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {

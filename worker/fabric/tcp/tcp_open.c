@@ -5,24 +5,24 @@
 
 #include <sys/socket.h>
 
-static void open_path(struct tcp_path *path, struct tcp_link *link)
+static void open_path(struct muster_tcp_path *path, struct muster_tcp_link *end)
 {
     muster_pending_remove(&path->pending);
     path->have = 0;
-    path->link = link;
+    path->end = end;
     path->place = 0;
-    while (link->paths[path->place] != NULL) { /* there is a free place */
+    while (end->paths[path->place] != NULL) { /* there is a free place */
         path->place++;
     }
-    link->paths[path->place] = path;
-    link->path_count++;
+    end->paths[path->place] = path;
+    end->path_count++;
     muster_tcp_limit_send_buffer(path->pending.watch.fd);
     muster_tcp_disable_user_timeout(path->pending.watch.fd);
     muster_tcp_path_watch(path, false);
-    muster_link_mark(link->link); /* frames may have arrived with the hello or the answer */
+    muster_link_mark(end->link); /* frames may have arrived with the hello or the answer */
 }
 
-static void log_open(const struct tcp_path *path, const struct muster_link *link)
+static void log_open(const struct muster_tcp_path *path, const struct muster_link *link)
 {
     char here[MUSTER_ADDRESS_SIZE];
     char dialled_address[MUSTER_ADDRESS_SIZE];
@@ -34,28 +34,29 @@ static void log_open(const struct tcp_path *path, const struct muster_link *link
                here, dialled_address);
 }
 
-void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections)
+void muster_tcp_open_link(struct muster_tcp_path *path, struct muster_tcp_link *end,
+                          uint32_t connections)
 {
-    muster_tcp_attempts_close(link, path);
-    open_path(path, link);
-    log_open(path, link->link);
-    link->path = path;
-    link->dialler.redial_ns = MUSTER_NEVER;
+    muster_tcp_attempts_close(end, path);
+    open_path(path, end);
+    log_open(path, end->link);
+    end->path = path;
+    end->dialler.redial_ns = MUSTER_NEVER;
     if (connections > 1) {
-        link->bundle = muster_tcp_bundle_create();
-        link->match.payload_max = MUSTER_PIECE_BYTES;
-        link->match.broken = link->match.broken || link->bundle == NULL;
+        end->bundle = muster_tcp_bundle_create();
+        end->match.payload_max = MUSTER_PIECE_BYTES;
+        end->match.broken = end->match.broken || end->bundle == NULL;
     }
-    muster_link_opened(link->link);
+    muster_link_opened(end->link);
 }
 
-void muster_tcp_add_path(struct tcp_path *path, struct tcp_link *link)
+void muster_tcp_add_path(struct muster_tcp_path *path, struct muster_tcp_link *end)
 {
-    open_path(path, link);
-    muster_bundle_path_opened(&link->dialler);
+    open_path(path, end);
+    muster_bundle_path_opened(&end->dialler);
 }
 
-int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size)
+int muster_tcp_read_greeting(struct muster_tcp_path *path, uint32_t size)
 {
     struct iovec part = {.iov_base = path->header + path->have, .iov_len = size - path->have};
     ssize_t got = muster_tcp_path_receive(path, &part, 1, false);

@@ -13,7 +13,7 @@
 
 static void free_path(struct muster_watch *watch)
 {
-    struct tcp_path *path = (struct tcp_path *)watch;
+    struct muster_tcp_path *path = (struct muster_tcp_path *)watch;
     for (uint32_t i = 0; i < path->frame_count; i++) {
         free(path->frames[i].copy);
     }
@@ -24,7 +24,7 @@ static void free_path(struct muster_watch *watch)
     free(path);
 }
 
-static void leave_attempts(struct tcp_dialling *dialling, const struct tcp_path *path)
+static void leave_attempts(struct muster_tcp_dialling *dialling, const struct muster_tcp_path *path)
 {
     for (uint32_t i = 0; i < dialling->attempt_count; i++) {
         if (dialling->attempts[i] == path) {
@@ -34,62 +34,62 @@ static void leave_attempts(struct tcp_dialling *dialling, const struct tcp_path 
     }
 }
 
-static void leave_paths(struct tcp_link *link, const struct tcp_path *path)
+static void leave_paths(struct muster_tcp_link *end, const struct muster_tcp_path *path)
 {
-    if (link->paths[path->place] != path) {
+    if (end->paths[path->place] != path) {
         return;
     }
-    link->paths[path->place] = NULL;
-    link->path_count--;
-    link->path = NULL;
-    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX && link->path == NULL; i++) {
-        link->path = link->paths[i];
+    end->paths[path->place] = NULL;
+    end->path_count--;
+    end->path = NULL;
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX && end->path == NULL; i++) {
+        end->path = end->paths[i];
     }
 }
 
-static void leave_link(struct tcp_path *path)
+static void leave_link(struct muster_tcp_path *path)
 {
-    struct tcp_link *link = path->link;
-    path->link = NULL;
-    leave_paths(link, path);
-    leave_attempts(&link->dialling, path);
+    struct muster_tcp_link *end = path->end;
+    path->end = NULL;
+    leave_paths(end, path);
+    leave_attempts(&end->dialling, path);
 }
 
-void muster_tcp_path_close(struct tcp_path *path)
+void muster_tcp_path_close(struct muster_tcp_path *path)
 {
     muster_pending_remove(&path->pending);
     muster_arrival_finish(&path->in);
-    if (path->link != NULL) {
+    if (path->end != NULL) {
         leave_link(path);
     }
     muster_watch_retire(path->tcp->pending_list.fabric, &path->pending.watch);
 }
 
-void muster_tcp_paths_close(struct tcp_link *link)
+void muster_tcp_paths_close(struct muster_tcp_link *end)
 {
     struct muster_pending_connection *pending = NULL;
     struct muster_pending_connection *next = NULL;
-    DL_FOREACH_SAFE(link->tcp->pending_list.list, pending, next)
+    DL_FOREACH_SAFE(end->tcp->pending_list.list, pending, next)
     {
-        struct tcp_path *path = (struct tcp_path *)pending;
-        if (path->link == link) {
+        struct muster_tcp_path *path = (struct muster_tcp_path *)pending;
+        if (path->end == end) {
             muster_tcp_path_close(path);
         }
     }
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        if (link->paths[i] != NULL) {
-            muster_tcp_path_close(link->paths[i]);
+        if (end->paths[i] != NULL) {
+            muster_tcp_path_close(end->paths[i]);
         }
     }
 }
 
-void muster_tcp_attempts_close(struct tcp_link *link, const struct tcp_path *but)
+void muster_tcp_attempts_close(struct muster_tcp_link *end, const struct muster_tcp_path *except)
 {
-    struct tcp_dialling *dialling = &link->dialling;
+    struct muster_tcp_dialling *dialling = &end->dialling;
     dialling->next = dialling->count;
     dialling->awaiting_peer = false;
     for (uint32_t i = dialling->attempt_count; i > 0; i--) {
-        if (dialling->attempts[i - 1] != but) {
+        if (dialling->attempts[i - 1] != except) {
             muster_tcp_path_close(dialling->attempts[i - 1]);
         }
     }
@@ -97,7 +97,7 @@ void muster_tcp_attempts_close(struct tcp_link *link, const struct tcp_path *but
 
 /* Bytes -------------------------------------------------------------------------------------- */
 
-ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int count)
+ssize_t muster_tcp_path_send(struct muster_tcp_path *path, struct iovec *parts, int count)
 {
     if (path->tls != NULL) {
         return muster_tls_send(path->tls, parts, count);
@@ -106,25 +106,25 @@ ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int cou
     return sendmsg(path->pending.watch.fd, &message, MSG_NOSIGNAL);
 }
 
-bool muster_tcp_path_send_all(struct tcp_path *path, const unsigned char *bytes, size_t size)
+bool muster_tcp_path_send_all(struct muster_tcp_path *path, const unsigned char *bytes, size_t size)
 {
     struct iovec part = {.iov_base = (void *)bytes, .iov_len = size}; /* only read */
     return muster_tcp_path_send(path, &part, 1) == (ssize_t)size;
 }
 
-ssize_t muster_tcp_path_receive(struct tcp_path *path, const struct iovec *parts, int count,
+ssize_t muster_tcp_path_receive(struct muster_tcp_path *path, const struct iovec *parts, int count,
                                 bool buffered_only)
 {
     return path->tls != NULL ? muster_tls_receive(path->tls, parts, count, buffered_only)
                              : readv(path->pending.watch.fd, parts, count);
 }
 
-const char *muster_tcp_path_error(const struct tcp_path *path, int error)
+const char *muster_tcp_path_error(const struct muster_tcp_path *path, int error)
 {
     return path->tls != NULL && error == EPROTO ? muster_tls_reason(path->tls) : strerror(error);
 }
 
-void muster_tcp_path_shutdown(struct tcp_path *path)
+void muster_tcp_path_shutdown(struct muster_tcp_path *path)
 {
     if (path->tls != NULL) {
         muster_tls_shutdown(path->tls);
@@ -133,7 +133,7 @@ void muster_tcp_path_shutdown(struct tcp_path *path)
                    SHUT_WR); /* fails if the peer is gone: reading reports that */
 }
 
-void muster_tcp_path_watch(struct tcp_path *path, bool room)
+void muster_tcp_path_watch(struct muster_tcp_path *path, bool room)
 {
     bool out = room || muster_tls_has_backlog(path->tls);
     muster_watch_change(path->tcp->pending_list.fabric, &path->pending.watch,
@@ -174,11 +174,12 @@ void muster_tcp_disable_user_timeout(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
 }
 
-struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum muster_phase phase,
-                                        uint32_t events)
+struct muster_tcp_path *muster_tcp_path_create(struct muster_tcp *tcp, int fd,
+                                               enum muster_phase phase, uint32_t events)
 {
     const struct muster_watch watch = {.fd = fd, .events = events, .free = free_path};
-    struct tcp_path *path = muster_pending_create(&tcp->pending_list, sizeof *path, phase, &watch);
+    struct muster_tcp_path *path =
+        muster_pending_create(&tcp->pending_list, sizeof *path, phase, &watch);
     if (path != NULL) {
         path->tcp = tcp;
         path->in.piece = tcp->piece;

@@ -9,29 +9,29 @@
 
 enum { READS_MAX = 8 }; /* system calls before other links have their turn */
 
-static void reject_peer(struct tcp_path *path)
+static void reject_peer(struct muster_tcp_path *path)
 {
-    muster_whole_frame_reject(path->link->link, path->link->goodbye_queued);
+    muster_whole_frame_reject(path->end->link, path->end->goodbye_queued);
 }
 
-static bool is_bundled(const struct tcp_path *path)
+static bool is_bundled(const struct muster_tcp_path *path)
 {
-    return path->link->bundle != NULL;
+    return path->end->bundle != NULL;
 }
 
-static void complete_frame(struct tcp_path *path)
+static void complete_frame(struct muster_tcp_path *path)
 {
     path->in_payload = false;
     if (is_bundled(path)) {
         if (muster_tcp_bundle_receive_frame(path) != MUSTER_OK && !path->pending.watch.retired) {
             reject_peer(path);
         }
-    } else if (muster_whole_frame_complete(&path->link->match, &path->in) != MUSTER_OK) {
+    } else if (muster_whole_frame_complete(&path->end->match, &path->in) != MUSTER_OK) {
         reject_peer(path);
     }
 }
 
-static void begin_bundle_frame(struct tcp_path *path)
+static void begin_bundle_frame(struct muster_tcp_path *path)
 {
     if (muster_tcp_bundle_receive_header(path) != MUSTER_OK) {
         reject_peer(path);
@@ -43,7 +43,7 @@ static void begin_bundle_frame(struct tcp_path *path)
     }
 }
 
-static void begin_frame(struct tcp_path *path)
+static void begin_frame(struct muster_tcp_path *path)
 {
     struct muster_frame frame;
     path->have = 0;
@@ -52,7 +52,7 @@ static void begin_frame(struct tcp_path *path)
         return;
     }
     if (muster_frame_decode(path->header, &frame) != MUSTER_OK ||
-        muster_match_header(&path->link->match, &frame, &path->in) != MUSTER_OK) {
+        muster_match_header(&path->end->match, &frame, &path->in) != MUSTER_OK) {
         reject_peer(path);
         return;
     }
@@ -62,7 +62,7 @@ static void begin_frame(struct tcp_path *path)
     }
 }
 
-static size_t receive_header(struct tcp_path *path, const unsigned char *bytes, size_t size)
+static size_t receive_header(struct muster_tcp_path *path, const unsigned char *bytes, size_t size)
 {
     size_t whole = MUSTER_FRAME_SIZE + (is_bundled(path) ? (size_t)TCP_ENVELOPE_SIZE : 0);
     size_t missing = whole - path->have;
@@ -76,9 +76,9 @@ static size_t receive_header(struct tcp_path *path, const unsigned char *bytes, 
 }
 
 /* Where to read the next bytes of the payload to, and how many at most. */
-static unsigned char *payload_buffer(struct tcp_path *path, uint32_t *ret_room)
+static unsigned char *payload_buffer(struct muster_tcp_path *path, uint32_t *ret_room)
 {
-    struct tcp_arrived_frame *held = path->arriving;
+    struct muster_tcp_arrived_frame *held = path->arriving;
     if (held == NULL) {
         return muster_arrival_buffer(&path->in, ret_room);
     }
@@ -86,8 +86,8 @@ static unsigned char *payload_buffer(struct tcp_path *path, uint32_t *ret_room)
     return held->payload + held->have;
 }
 
-/* This many bytes of the payload are in that buffer. */
-static void payload_received(struct tcp_path *path, uint32_t size)
+/* `size` bytes of the payload have been written to the buffer of payload_buffer(). */
+static void payload_received(struct muster_tcp_path *path, uint32_t size)
 {
     if (path->arriving != NULL) {
         path->arriving->have += size;
@@ -96,13 +96,13 @@ static void payload_received(struct tcp_path *path, uint32_t size)
         }
         return;
     }
-    muster_arrival_filled(&path->link->match, &path->in, size);
+    muster_arrival_filled(&path->end->match, &path->in, size);
     if (!path->pending.watch.retired && path->in.remaining == 0) {
         complete_frame(path);
     }
 }
 
-static void receive_staged(struct tcp_path *path, const unsigned char *bytes, size_t size)
+static void receive_staged(struct muster_tcp_path *path, const unsigned char *bytes, size_t size)
 {
     while (size > 0 && !path->pending.watch.retired) {
         if (!path->in_payload) {
@@ -122,9 +122,9 @@ static void receive_staged(struct tcp_path *path, const unsigned char *bytes, si
 }
 
 /* Reads once from the socket, or from what TLS has buffered. True: there may be more. */
-static bool receive_once(struct tcp_path *path, bool buffered_only)
+static bool receive_once(struct muster_tcp_path *path, bool buffered_only)
 {
-    struct tcp *tcp = path->tcp;
+    struct muster_tcp *tcp = path->tcp;
     struct iovec parts[2];
     muster_fabric_yield(tcp->pending_list.fabric);
     if (path->pending.watch.retired) {
@@ -162,7 +162,7 @@ static bool receive_once(struct tcp_path *path, bool buffered_only)
            (bytes == room + staged || muster_tls_has_buffered(path->tls));
 }
 
-void muster_tcp_receive(struct tcp_path *path)
+void muster_tcp_receive(struct muster_tcp_path *path)
 {
     bool more = true;
     for (int i = 0; i < READS_MAX && more; i++) {
@@ -174,7 +174,7 @@ void muster_tcp_receive(struct tcp_path *path)
     }
 }
 
-bool muster_tcp_receive_buffered(struct tcp_link *end)
+bool muster_tcp_receive_buffered(struct muster_tcp_link *end)
 {
     struct muster_link *link = end->link;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {

@@ -11,7 +11,7 @@ enum { DRAIN_BYTES = 64 * 1024 };
 
 /* Reads the peer's first byte and leaves it in the socket. 1: read; 0: not there yet; -1: the
  * connection has ended. */
-static int peek_first_byte(struct tcp_path *path, unsigned char *ret_first)
+static int peek_first_byte(struct muster_tcp_path *path, unsigned char *ret_first)
 {
     ssize_t got = recv(path->pending.watch.fd, ret_first, 1, MSG_PEEK);
     path->first_byte_seen = got == 1;
@@ -21,8 +21,9 @@ static int peek_first_byte(struct tcp_path *path, unsigned char *ret_first)
     return got == 1 ? 1 : -1;
 }
 
-/* Without the lock: public-key operations take long, and other threads may post meanwhile. */
-static enum muster_tcp_tls_state continue_handshake(struct tcp_path *path)
+/* Releases the lock for the handshake: public-key operations take long, and other threads may post
+ * meanwhile. */
+static enum muster_tcp_tls_state continue_handshake(struct muster_tcp_path *path)
 {
     struct muster_fabric *fabric = path->tcp->pending_list.fabric;
     muster_fabric_yield(fabric);
@@ -42,27 +43,26 @@ static enum muster_tcp_tls_state continue_handshake(struct tcp_path *path)
                                     : TCP_TLS_FAILED;
 }
 
-static bool create_channel(struct tcp_path *path, bool dialling)
+static bool create_channel(struct muster_tcp_path *path, bool dialling)
 {
     path->tls = muster_tls_channel_create(path->tcp->tls, path->pending.watch.fd, dialling);
     return path->tls != NULL;
 }
 
-/* Reads what has arrived: the kernel resets a connection that is closed with unread bytes, and the
- * answer could be lost. */
-static void refuse_tls(struct tcp_path *path)
+/* First reads what has arrived: the kernel resets a connection that is closed with unread bytes,
+ * and the peer could lose the answer. */
+static void refuse_tls(struct muster_tcp_path *path)
 {
     (void)recv(path->pending.watch.fd, NULL, DRAIN_BYTES, MSG_TRUNC);
     muster_pending_refuse_with(&path->pending, MUSTER_REFUSED_PLAIN, MUSTER_REJECTED_TLS);
 }
 
-static enum muster_tcp_tls_state begin_accepted(struct tcp_path *path)
+static enum muster_tcp_tls_state begin_accepted(struct muster_tcp_path *path)
 {
     unsigned char first = 0;
-    int first_byte_seen = peek_first_byte(path, &first);
-    if (first_byte_seen <= 0) {
-        return first_byte_seen == 0 ? TCP_TLS_PENDING
-                                    : TCP_TLS_PLAIN; /* reading reports how it ended */
+    int peeked = peek_first_byte(path, &first);
+    if (peeked <= 0) {
+        return peeked == 0 ? TCP_TLS_PENDING : TCP_TLS_PLAIN; /* reading reports how it ended */
     }
     if (!muster_tls_is_handshake(first)) {
         return TCP_TLS_PLAIN;
@@ -78,22 +78,24 @@ static enum muster_tcp_tls_state begin_accepted(struct tcp_path *path)
     return TCP_TLS_READY;
 }
 
-enum muster_tcp_tls_state muster_tcp_secure_accepted(struct tcp_path *path)
+/* The first byte decides between TLS and plain text, once; then the handshake continues until it is
+ * complete. TCP_TLS_PENDING is returned also when the path has been refused and closed. */
+enum muster_tcp_tls_state muster_tcp_secure_accepted(struct muster_tcp_path *path)
 {
     if (path->tls_ready) {
         return TCP_TLS_READY;
     }
     if (!path->first_byte_seen) {
-        enum muster_tcp_tls_state first_byte_seen = begin_accepted(path);
-        if (first_byte_seen != TCP_TLS_READY) {
-            return first_byte_seen;
+        enum muster_tcp_tls_state begun = begin_accepted(path);
+        if (begun != TCP_TLS_READY) {
+            return begun;
         }
     }
     if (path->tls == NULL) {
         return TCP_TLS_PLAIN;
     }
-    enum muster_tcp_tls_state tls_ready = continue_handshake(path);
-    if (tls_ready == TCP_TLS_FAILED) {
+    enum muster_tcp_tls_state state = continue_handshake(path);
+    if (state == TCP_TLS_FAILED) {
         muster_pending_refuse_because(&path->pending,
                                       muster_tls_is_disconnected(path->tls)
                                           ? MUSTER_REJECTED_SILENT
@@ -101,10 +103,10 @@ enum muster_tcp_tls_state muster_tcp_secure_accepted(struct tcp_path *path)
                                       muster_tls_reason(path->tls));
         return TCP_TLS_PENDING;
     }
-    return tls_ready;
+    return state;
 }
 
-enum muster_tcp_tls_state muster_tcp_secure_dialled(struct tcp_path *path)
+enum muster_tcp_tls_state muster_tcp_secure_dialled(struct muster_tcp_path *path)
 {
     unsigned char first = 0;
     if (path->tcp->tls == NULL) {

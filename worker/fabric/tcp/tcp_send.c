@@ -12,20 +12,20 @@ enum {
     CALLS_MAX = 4,           /* system calls before other links have their turn */
 };
 
-static size_t frame_bytes(const struct tcp_sent_frame *out)
+static size_t frame_bytes(const struct muster_tcp_sent_frame *out)
 {
     return MUSTER_FRAME_SIZE + out->frame.size;
 }
 
-static void fill_frames(struct tcp_path *path)
+static void fill_frames(struct muster_tcp_path *path)
 {
     size_t bytes = 0;
     for (uint32_t i = path->accepted_count; i < path->frame_count; i++) {
         bytes += frame_bytes(&path->frames[i]);
     }
     while (path->frame_count < TCP_FRAMES_MAX && bytes < CALL_BYTES) {
-        struct tcp_sent_frame *out = &path->frames[path->frame_count];
-        if (!muster_match_next(&path->link->match, &out->frame)) {
+        struct muster_tcp_sent_frame *out = &path->frames[path->frame_count];
+        if (!muster_match_next(&path->end->match, &out->frame)) {
             return;
         }
         out->sent = 0;
@@ -35,7 +35,7 @@ static void fill_frames(struct tcp_path *path)
     }
 }
 
-static void add(struct iovec *parts, int *count, unsigned char *bytes, size_t size)
+static void add_part(struct iovec *parts, int *count, unsigned char *bytes, size_t size)
 {
     if (size > 0) {
         parts[*count].iov_base = bytes;
@@ -44,37 +44,37 @@ static void add(struct iovec *parts, int *count, unsigned char *bytes, size_t si
     }
 }
 
-static void add_frame_parts(struct iovec *parts, int *count, struct tcp_sent_frame *out)
+static void add_frame_parts(struct iovec *parts, int *count, struct muster_tcp_sent_frame *out)
 {
     size_t header = out->sent < MUSTER_FRAME_SIZE ? out->sent : MUSTER_FRAME_SIZE;
     size_t data = out->sent - header;
-    add(parts, count, out->frame.header + header, MUSTER_FRAME_SIZE - header);
-    add(parts, count, out->frame.data + data, out->frame.size - data);
+    add_part(parts, count, out->frame.header + header, MUSTER_FRAME_SIZE - header);
+    add_part(parts, count, out->frame.data + data, out->frame.size - data);
 }
 
-static bool has_partial(const struct tcp_path *path)
+static bool has_partial(const struct muster_tcp_path *path)
 {
     return path->accepted_count < path->frame_count && path->frames[path->accepted_count].sent > 0;
 }
 
 /* In this order: the rest of a partly sent frame, since frames must not be interleaved; control
  * frames; the other frames. */
-static int collect(struct tcp_path *path, struct iovec *parts)
+static int collect_parts(struct muster_tcp_path *path, struct iovec *parts)
 {
     int count = 0;
     uint32_t next = path->accepted_count;
     if (has_partial(path)) {
         add_frame_parts(parts, &count, &path->frames[next++]);
     }
-    add(parts, &count, path->control.bytes + path->control.start,
-        path->control.end - path->control.start);
+    add_part(parts, &count, path->control.bytes + path->control.start,
+             path->control.end - path->control.start);
     for (; next < path->frame_count; next++) {
         add_frame_parts(parts, &count, &path->frames[next]);
     }
     return count;
 }
 
-static void remove_frame(struct tcp_path *path, uint32_t index)
+static void remove_frame(struct muster_tcp_path *path, uint32_t index)
 {
     free(path->frames[index].copy);
     path->frame_count--;
@@ -82,10 +82,11 @@ static void remove_frame(struct tcp_path *path, uint32_t index)
             (path->frame_count - index) * sizeof path->frames[0]);
 }
 
-/* The first frame that is not accepted has sent some of these bytes; returns the others. */
-static size_t advance_frame(struct tcp_path *path, size_t bytes)
+/* Counts accepted bytes for the first frame that is not wholly accepted; returns how many are left
+ * for the next frames. */
+static size_t advance_frame(struct muster_tcp_path *path, size_t bytes)
 {
-    struct tcp_sent_frame *out = &path->frames[path->accepted_count];
+    struct muster_tcp_sent_frame *out = &path->frames[path->accepted_count];
     size_t left = frame_bytes(out) - out->sent;
     size_t taken = bytes < left ? bytes : left;
     out->sent += taken;
@@ -93,19 +94,19 @@ static size_t advance_frame(struct tcp_path *path, size_t bytes)
     return bytes - taken;
 }
 
-/* A transfer completes when the kernel has accepted its bytes. Bytes that are only encrypted wait
- * in the TLS channel, and nothing would send them while the caller computes. */
-static void complete_accepted(struct tcp_path *path)
+/* A transfer completes when the kernel has accepted its bytes. Encrypted bytes that still wait in
+ * the TLS channel do not count: nothing would send them while the caller computes. */
+static void complete_accepted(struct muster_tcp_path *path)
 {
     while (path->accepted_count > 0 && !muster_tls_has_backlog(path->tls)) {
         struct muster_outgoing frame = path->frames[0].frame;
         path->accepted_count--;
         remove_frame(path, 0);
-        muster_match_sent(&path->link->match, &frame);
+        muster_match_sent(&path->end->match, &frame);
     }
 }
 
-static void advance(struct tcp_path *path, size_t bytes)
+static void advance_frames(struct muster_tcp_path *path, size_t bytes)
 {
     if (has_partial(path)) {
         bytes = advance_frame(path, bytes);
@@ -120,31 +121,31 @@ static void advance(struct tcp_path *path, size_t bytes)
     complete_accepted(path);
 }
 
-/* Control frames may be queued while others are written without the lock: so the path writes from a
- * queue of its own, which is exchanged for the matching's when it is empty. */
-static void swap_control(struct tcp_path *path)
+/* Control frames may be queued while the path writes others without the lock. So the path writes
+ * from a queue of its own; when that is empty, it is exchanged for the matching's queue. */
+static void swap_control(struct muster_tcp_path *path)
 {
     if (path->control.start == path->control.end) {
         struct muster_frame_queue empty = path->control;
         empty.start = 0;
         empty.end = 0;
-        path->control = path->link->match.control;
-        path->link->match.control = empty;
+        path->control = path->end->match.control;
+        path->end->match.control = empty;
     }
 }
 
-static void send_end_of_stream(struct tcp_path *path)
+static void send_end_of_stream(struct muster_tcp_path *path)
 {
     muster_tcp_path_watch(path, false);
-    struct tcp_link *link = path->link;
-    if (link->goodbye_queued && !link->goodbye_sent) {
-        link->goodbye_sent = true;
+    struct muster_tcp_link *end = path->end;
+    if (end->goodbye_queued && !end->goodbye_sent) {
+        end->goodbye_sent = true;
         muster_tcp_path_shutdown(path);
     }
 }
 
 /* Sends one batch. True: all of it is sent, and there may be more. */
-static bool flush_once(struct tcp_path *path)
+static bool flush_once(struct muster_tcp_path *path)
 {
     struct iovec parts[2 * TCP_FRAMES_MAX + 1];
     muster_fabric_yield(path->tcp->pending_list.fabric);
@@ -153,7 +154,7 @@ static bool flush_once(struct tcp_path *path)
     }
     swap_control(path);
     fill_frames(path);
-    int count = collect(path, parts);
+    int count = collect_parts(path, parts);
     if (count == 0 && !muster_tls_has_backlog(path->tls)) {
         send_end_of_stream(path);
         return false;
@@ -173,14 +174,14 @@ static bool flush_once(struct tcp_path *path)
         return false;
     }
     if (sent >= 0) {
-        advance(path, (size_t)sent);
+        advance_frames(path, (size_t)sent);
     }
     bool all = sent >= 0 && (size_t)sent == total && !muster_tls_has_backlog(path->tls);
     muster_tcp_path_watch(path, !all);
     return all;
 }
 
-void muster_tcp_flush(struct tcp_path *path)
+void muster_tcp_flush(struct muster_tcp_path *path)
 {
     if (path->send_failed) {
         return;
@@ -188,18 +189,20 @@ void muster_tcp_flush(struct tcp_path *path)
     int calls = 0;
     while (flush_once(path)) {
         if (++calls == CALLS_MAX) {
-            muster_link_mark(path->link->link);
+            muster_link_mark(path->end->link);
             return;
         }
     }
 }
 
-/* Removes the operation's frames from the path, last first. Those of which nothing was sent are
- * dropped. A partly sent one goes on from a copy. Accepted ones only forget their transfer. */
-void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation)
+/* Removes the operation's frames from the path, last first. A frame of which nothing was sent is
+ * dropped. The rest of a partly sent frame is sent from a copy. An accepted frame only forgets its
+ * transfer. */
+void muster_tcp_send_withdraw(struct muster_tcp_path *path,
+                              const struct muster_operation_id *operation)
 {
     for (uint32_t i = path->frame_count; i > 0; i--) {
-        struct tcp_sent_frame *out = &path->frames[i - 1];
+        struct muster_tcp_sent_frame *out = &path->frames[i - 1];
         const struct muster_transfer *transfer = out->frame.transfer;
         if (transfer == NULL || !muster_operation_has(operation, &transfer->key)) {
             continue;
@@ -209,14 +212,14 @@ void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operati
             continue;
         }
         if (out->sent == 0) {
-            muster_match_unsent(&path->link->match, &out->frame);
+            muster_match_unsent(&path->end->match, &out->frame);
             remove_frame(path, i - 1);
             continue;
         }
         /* Partly sent: the peer needs the rest to find the next frame; it is sent from a copy. */
         out->copy = malloc(out->frame.size + 1);
         if (out->copy == NULL) {
-            path->link->match.broken = true;
+            path->end->match.broken = true;
             path->send_failed = true;
         } else if (out->frame.size > 0) {
             memcpy(out->copy, out->frame.data, out->frame.size);

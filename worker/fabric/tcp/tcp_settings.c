@@ -15,7 +15,8 @@ void muster_tcp_read_environment(muster_options *options)
     options->tls_name = muster_option_variable("MUSTER_TLS_NAME");
 }
 
-static muster_status fill(const muster_options *options, struct muster_tcp_settings *settings)
+static muster_status copy_options(const muster_options *options,
+                                  struct muster_tcp_settings *settings)
 {
     TRY(muster_option_check_number(options->tcp_connections,
                                    (struct muster_option_range){"tcp_connections",
@@ -35,12 +36,12 @@ muster_status muster_tcp_parse(const muster_options *options, bool *used, void *
     if (settings == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    muster_status status = fill(options, settings);
+    muster_status status = copy_options(options, settings);
     if (status != MUSTER_OK) {
         muster_tcp_free_settings(settings);
         return status;
     }
-    *used = true; /* it is the fallback of the other transports */
+    *used = true; /* links fall back to TCP, whatever the options are */
     *ret_settings = settings;
     return MUSTER_OK;
 }

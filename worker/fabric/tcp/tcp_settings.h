@@ -9,8 +9,8 @@ struct muster_tcp_settings {
     struct muster_listen_settings listen;
     uint32_t connections;                            /* of each link that this member dials */
     char *certificate, *key, *authority, *peer_name; /* of TLS; NULL: not given */
-    uint32_t silence_ms; /* how long the peer's kernel may owe a sign before a connection is lost;
-                            0: TCP_SILENCE_MS. For tests */
+    uint32_t silence_ms; /* a connection is lost when the peer's kernel owes an acknowledgement for
+                            so long; 0: TCP_SILENCE_MS. For tests */
 };
 
 /* Slots: link.h says what each does. */

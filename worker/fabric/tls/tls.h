@@ -8,7 +8,7 @@
  * the channel accepts no more bytes, so it holds TLS_OUT_BYTES at most.
  *
  * Threads: one at a time: the leader, also without the fabric's lock, or a thread for which the
- * leader has settled.
+ * leader pauses (muster_fabric_quiesce()).
  */
 #ifndef MUSTER_WORKER_FABRIC_TLS_TLS_H
 #define MUSTER_WORKER_FABRIC_TLS_TLS_H
@@ -43,7 +43,7 @@ void muster_tls_reload(struct muster_tls **tls);
 /* Whether a connection that begins with this byte begins with a TLS handshake. */
 bool muster_tls_is_handshake(unsigned char first_byte);
 
-/* The descriptor, non-blocking, is borrowed. NULL if memory is out. */
+/* The descriptor, non-blocking, is borrowed. NULL: out of memory. */
 struct muster_tls_channel *muster_tls_channel_create(struct muster_tls *tls, int fd, bool dialling);
 /* Accepts NULL. Sends nothing to the peer. */
 void muster_tls_channel_destroy(struct muster_tls_channel *channel);

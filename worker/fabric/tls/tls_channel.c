@@ -35,7 +35,7 @@ struct muster_tls_channel {
     bool socket_drained; /* the socket has nothing to read now, or must not be read */
     bool peer_closed;    /* end of file on the socket */
     int socket_error;    /* errno of a failed read; 0: none */
-    uint64_t records;    /* written with the present key */
+    uint64_t records;    /* written with the current key */
     unsigned char *out;  /* TLS_OUT_BYTES, or NULL: the backlog is [out_start, out_end) */
     size_t out_start, out_end;
     size_t read_ahead_start, read_ahead_end;
@@ -119,7 +119,7 @@ static int write_socket(BIO *bio, const char *bytes, int size)
         return -1;
     }
     if (TLS_OUT_BYTES - channel->out_end < (size_t)size) {
-        BIO_set_retry_write(bio); /* a handshake with long certificate chains */
+        BIO_set_retry_write(bio); /* only long certificate chains of a handshake can fill it */
         return -1;
     }
     memcpy(channel->out + channel->out_end, bytes, (size_t)size);
@@ -403,6 +403,8 @@ static size_t read_record(struct muster_tls_channel *channel, unsigned char *to,
     return 0;
 }
 
+/* Fills the parts from one record after the other until a part cannot be filled. A failure is
+ * reported only when there are no bytes to return. */
 ssize_t muster_tls_receive(struct muster_tls_channel *channel, const struct iovec *parts, int count,
                            bool buffered_only)
 {

@@ -119,28 +119,30 @@ static muster_status read_certificates(struct tls_file file, int most,
     return status;
 }
 
-/* A worker has nobody to ask for a pass phrase: notes that the key needs one. */
-static int refuse_phrase(char *phrase, int size, int writing, void *asked)
+/* OpenSSL calls this for an encrypted key. A worker cannot prompt for the pass phrase: this only
+ * records that the key needs one. */
+static int refuse_phrase(char *phrase, int size, int writing, void *needs_phrase)
 {
     (void)writing;
     if (size > 0) {
         phrase[0] = '\0';
     }
-    *(bool *)asked = true;
+    *(bool *)needs_phrase = true;
     return -1;
 }
 
 static muster_status read_key(struct tls_file file, EVP_PKEY **ret_key)
 {
     BIO *bytes = NULL;
-    bool asked = false;
+    bool needs_phrase = false;
     TRY(open_file(file, &bytes));
-    EVP_PKEY *key = PEM_read_bio_PrivateKey(bytes, NULL, refuse_phrase, &asked);
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(bytes, NULL, refuse_phrase, &needs_phrase);
     BIO_free(bytes);
     if (key == NULL) {
-        muster_status status = file_error(file, asked ? "it is encrypted, and a worker asks nobody "
-                                                        "for the pass phrase"
-                                                      : "no private key in PEM form");
+        muster_status status =
+            file_error(file, needs_phrase ? "it is encrypted, and a worker cannot prompt "
+                                            "for the pass phrase"
+                                          : "no private key in PEM form");
         ERR_clear_error();
         return status;
     }
@@ -182,7 +184,7 @@ static muster_status chain_error(struct tls_file file, const X509_STORE_CTX *che
     return file_error(file, reason);
 }
 
-/* Verifies the own chain as the peers will, so that a mistake is reported at the start. */
+/* Verifies this member's chain as the peers will, so that a mistake is reported at the start. */
 static muster_status check_chain(const struct muster_tls_files *files, SSL_CTX *context,
                                  STACK_OF(X509) * chain)
 {
@@ -314,7 +316,7 @@ static muster_status check_complete(const struct muster_tls_files *files)
                                               missing);
 }
 
-static void read_stamps(const struct muster_tls *tls, struct tls_stamp ret_stamps[TLS_FILES])
+static void read_stamps(const struct muster_tls *tls, struct muster_tls_stamp ret_stamps[TLS_FILES])
 {
     memset(ret_stamps, 0, TLS_FILES * sizeof ret_stamps[0]);
     for (int i = 0; i < TLS_FILES; i++) {
@@ -381,7 +383,7 @@ muster_status muster_tls_create(const struct muster_tls_files *files, struct mus
 
 void muster_tls_reload(struct muster_tls **tls)
 {
-    struct tls_stamp stamps[TLS_FILES];
+    struct muster_tls_stamp stamps[TLS_FILES];
     struct muster_tls *renewed = NULL;
     if (*tls == NULL) {
         return;
@@ -396,7 +398,7 @@ void muster_tls_reload(struct muster_tls **tls)
                                            .name = (*tls)->names[3]};
     if (muster_tls_create(&files, &renewed) != MUSTER_OK) {
         muster_log(MUSTER_LOG_WARN, "the previous TLS files stay in use: %s", muster_last_error());
-        memcpy((*tls)->stamps, stamps, sizeof stamps);
+        memcpy((*tls)->stamps, stamps, sizeof stamps); /* so that this is logged once */
         return;
     }
     muster_log(MUSTER_LOG_INFO, "new TLS files are in use: %s", files.certificate);

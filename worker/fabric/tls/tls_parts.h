@@ -16,7 +16,7 @@ enum {
 enum { TLS_FILES = 3 };
 
 /* Identifies one version of a file. */
-struct tls_stamp {
+struct muster_tls_stamp {
     dev_t device;
     ino_t inode;
     struct timespec changed;
@@ -28,7 +28,7 @@ struct muster_tls {
     SSL_CTX *context;
     BIO_METHOD *socket;         /* reads and writes a channel's socket */
     char *names[TLS_FILES + 1]; /* owned: certificate, key, authority; DNS name or NULL */
-    struct tls_stamp stamps[TLS_FILES];
+    struct muster_tls_stamp stamps[TLS_FILES];
     unsigned char gather[TLS_RECORD_BYTES]; /* small parts that go into one record */
     unsigned char *spare; /* TLS_OUT_BYTES, or NULL: for the next channel that needs one */
 };

@@ -87,7 +87,7 @@ struct muster_registrations *muster_registrations_create(const struct muster_reg
     return registrations;
 }
 
-/* Takes it out of the index, so that it is not found again. */
+/* Removes the registration from the index, so that it is not found again. */
 static void unlink_from_block(struct muster_registrations *registrations,
                               struct muster_registration *entry)
 {
@@ -129,7 +129,7 @@ void muster_registrations_destroy(struct muster_registrations *registrations)
     free(registrations);
 }
 
-/* Its memory has changed, or may change soon. */
+/* The registration's memory has changed, or may change soon. */
 static void invalidate(struct muster_registrations *registrations,
                        struct muster_registration *entry)
 {
@@ -140,7 +140,7 @@ static void invalidate(struct muster_registrations *registrations,
     }
 }
 
-/* Those in the block that overlap [begin, end). The block may be freed. */
+/* Invalidates the registrations of the block that overlap [begin, end). May free the block. */
 static void invalidate_in_block(struct muster_registrations *registrations, struct block *block,
                                 enum kind kind, uintptr_t begin, uintptr_t end)
 {
@@ -162,8 +162,8 @@ static struct block *find_block(const struct muster_registrations *registrations
     return block;
 }
 
-/* Memory of neither muster_alloc() nor a GPU. Visits each block of the range, or all blocks that
- * exist, whichever are fewer. */
+/* Invalidates registrations of host memory that is not of muster_alloc(). Visits each block of the
+ * range, or all blocks that exist, whichever are fewer. */
 static void invalidate_range(struct muster_registrations *registrations, enum kind kind,
                              uintptr_t begin, uintptr_t end)
 {
@@ -222,7 +222,8 @@ static void invalidate_freed_gpu(struct muster_registrations *registrations,
     }
 }
 
-/* False if it is unknown at the moment what was unmapped. */
+/* Invalidates registrations of unmapped memory. False: the unmapped ranges are unknown at the
+ * moment. */
 static bool invalidate_unmapped(struct muster_registrations *registrations)
 {
     struct muster_unmap_report report = {.more = true};
@@ -241,7 +242,7 @@ static bool invalidate_unmapped(struct muster_registrations *registrations)
     return true;
 }
 
-static uintptr_t smaller(uintptr_t a, uintptr_t b)
+static uintptr_t smaller_of(uintptr_t a, uintptr_t b)
 {
     return a < b ? a : b;
 }
@@ -275,15 +276,15 @@ static struct request make_request(const struct muster_registrations *registrati
         .gpu = usable.gpu,
         .data_pointer = data,
         .data = at,
-        .data_end = smaller(at + size_bytes, block_end),
+        .data_end = smaller_of(at + size_bytes, block_end),
         .begin = begin,
         .base = (char *)data - (at - begin), /* may lie before the usable range: whole pages */
-        .end = smaller((end + page - 1) & -page, block_end),
+        .end = smaller_of((end + page - 1) & -page, block_end),
     };
 }
 
-static struct muster_registration *find(const struct muster_registrations *registrations,
-                                        const struct request *request)
+static struct muster_registration *
+find_registration(const struct muster_registrations *registrations, const struct request *request)
 {
     const struct block *block = find_block(registrations, &request->key);
     for (struct muster_registration *entry = block == NULL ? NULL : block->all; entry != NULL;
@@ -362,8 +363,8 @@ static enum kind choose_kind(const struct muster_registrations *registrations,
 }
 
 /* Registers the request's block; the result is idle, and in the index. */
-static struct muster_registration *add(struct muster_registrations *registrations,
-                                       const struct request *request)
+static struct muster_registration *register_block(struct muster_registrations *registrations,
+                                                  const struct request *request)
 {
     uint64_t size_bytes = request->end - request->begin;
     struct muster_registration *entry = calloc(1, sizeof *entry);
@@ -372,7 +373,7 @@ static struct muster_registration *add(struct muster_registrations *registration
     }
     entry->handle =
         make_room(registrations, size_bytes) ? register_with_device(registrations, request) : NULL;
-    /* Not before: eviction may free the block. */
+    /* Only now: the eviction before may have freed the block. */
     entry->block = entry->handle == NULL ? NULL : find_or_make_block(registrations, request->key);
     if (entry->block == NULL) {
         if (entry->handle != NULL) {
@@ -395,16 +396,16 @@ static struct muster_registration *add(struct muster_registrations *registration
     return entry;
 }
 
-/* The bytes may reach beyond the allocation in which they begin, where several are mapped in a row.
- */
+/* Whether the bytes are within one allocation: where several are mapped in a row, they may reach
+ * into the next one. */
 static bool is_contained(const struct request *request)
 {
     return request->begin <= request->data && request->data_end <= request->end;
 }
 
 /* What has changed is invalidated before the search: freed allocations, and unmapped ranges for
- * memory that could be watched. GPU memory is checked only before a registration, since that asks
- * the driver. */
+ * memory that could be watched. GPU memory is checked only before a registration, because the check
+ * calls the driver. */
 struct muster_registration *muster_registrations_hold(struct muster_registrations *registrations,
                                                       const void *data, size_t size_bytes,
                                                       struct muster_usable_range usable,
@@ -414,13 +415,13 @@ struct muster_registration *muster_registrations_hold(struct muster_registration
     struct request request = make_request(registrations, data, size_bytes, usable);
     request.watch_valid =
         request.key.allocation == 0 && request.gpu == NULL && invalidate_unmapped(registrations);
-    struct muster_registration *entry = find(registrations, &request);
+    struct muster_registration *entry = find_registration(registrations, &request);
     if (entry != NULL) {
         registrations->figures.hits++;
     } else {
         registrations->figures.misses++;
         invalidate_freed_gpu(registrations, &request);
-        entry = is_contained(&request) ? add(registrations, &request) : NULL;
+        entry = is_contained(&request) ? register_block(registrations, &request) : NULL;
         if (entry == NULL) {
             registrations->figures.refused++;
             return NULL;

@@ -13,7 +13,7 @@ enum { PIECE_ALIGNMENT = 64 };
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
-static muster_status open_device(struct verbs *verbs,
+static muster_status open_device(struct muster_verbs *verbs,
                                  const struct muster_verbs_selection *selection)
 {
     if (verbs->device_count == MUSTER_VERBS_DEVICES_MAX) {
@@ -37,7 +37,8 @@ static muster_status open_device(struct verbs *verbs,
 }
 
 /* Opens the named devices. Unless RDMA is required, one of several may fail. */
-static muster_status open_named(struct verbs *verbs, const struct muster_verbs_settings *settings,
+static muster_status open_named(struct muster_verbs *verbs,
+                                const struct muster_verbs_settings *settings,
                                 struct muster_verbs_selection *selection)
 {
     AUTO_FREE char *names = strdup(settings->device);
@@ -61,7 +62,8 @@ static muster_status open_named(struct verbs *verbs, const struct muster_verbs_s
 }
 
 /* Opens the named devices, or the first usable one. */
-static muster_status open_devices(struct verbs *verbs, const struct muster_verbs_settings *settings)
+static muster_status open_devices(struct muster_verbs *verbs,
+                                  const struct muster_verbs_settings *settings)
 {
     struct muster_verbs_selection selection = {.port = settings->port, .gid = settings->gid};
     if (settings->device == NULL) {
@@ -73,7 +75,8 @@ static muster_status open_devices(struct verbs *verbs, const struct muster_verbs
     return MUSTER_OK;
 }
 
-static muster_status begin(struct verbs *verbs, const struct muster_verbs_settings *settings)
+static muster_status start_devices(struct muster_verbs *verbs,
+                                   const struct muster_verbs_settings *settings)
 {
     if (settings->encrypted) {
         return muster_error_set(
@@ -89,22 +92,22 @@ static muster_status begin(struct verbs *verbs, const struct muster_verbs_settin
 
 static void verbs_stop(void *transport)
 {
-    struct verbs *verbs = transport;
+    struct muster_verbs *verbs = transport;
     muster_verbs_events_stop(verbs);
     muster_pending_connections_stop(&verbs->pending_list);
 }
 
-static muster_status verbs_start(struct muster_fabric *fabric, const void *own,
+static muster_status verbs_start(struct muster_fabric *fabric, const void *settings_object,
                                  void **ret_transport)
 {
-    const struct muster_verbs_settings *settings = own;
-    struct verbs *verbs = calloc(1, sizeof *verbs);
+    const struct muster_verbs_settings *settings = settings_object;
+    struct muster_verbs *verbs = calloc(1, sizeof *verbs);
     if (verbs == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
     muster_pending_connections_init(&verbs->pending_list, fabric, &muster_verbs_transport);
     verbs->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
-    muster_status status = begin(verbs, settings);
+    muster_status status = start_devices(verbs, settings);
     if (status != MUSTER_OK) {
         verbs_stop(verbs);
         return muster_verbs_unavailable(settings->required, status);
@@ -115,7 +118,7 @@ static muster_status verbs_start(struct muster_fabric *fabric, const void *own,
 
 static bool verbs_poll(const void *transport)
 {
-    return muster_verbs_poll((struct verbs *)transport);
+    return muster_verbs_poll((struct muster_verbs *)transport);
 }
 
 static void verbs_mark_updated(void *transport)
@@ -132,7 +135,7 @@ static void verbs_arm_wakeups(void *transport, bool dozing)
 
 /* A link -------------------------------------------------------------------------------------- */
 
-static void close_paths(struct verbs_link *end)
+static void close_paths(struct muster_verbs_link *end)
 {
     for (uint32_t i = 0; i < end->path_end; i++) {
         if (end->paths[i] != NULL) {
@@ -141,9 +144,9 @@ static void close_paths(struct verbs_link *end)
     }
 }
 
-/* No device reads their memory any more. */
-static void hand_back(struct verbs *verbs, struct muster_transfer_list *sends,
-                      struct muster_transfer_list *ret_sends)
+/* No device reads the memory of these sends any more. */
+static void return_sends(struct muster_verbs *verbs, struct muster_transfer_list *sends,
+                         struct muster_transfer_list *ret_sends)
 {
     for (const struct muster_transfer *each = sends->first; each != NULL; each = each->next) {
         muster_verbs_end_registrations(verbs, each);
@@ -151,8 +154,8 @@ static void hand_back(struct verbs *verbs, struct muster_transfer_list *sends,
     muster_transfer_list_splice(sends, ret_sends);
 }
 
-/* Over TCP, since what the queue pairs have not sent yet is lost with them. */
-static void say_leaving(const struct verbs_link *end)
+/* Announces it over TCP, because sends that are still in the queue pairs are lost with them. */
+static void announce_leaving(const struct muster_verbs_link *end)
 {
     for (uint32_t i = 0; i < end->path_end; i++) {
         if (end->paths[i] != NULL && end->paths[i]->pending.phase == MUSTER_PHASE_OPEN) {
@@ -163,33 +166,33 @@ static void say_leaving(const struct verbs_link *end)
 
 static void verbs_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
-    struct verbs_link *end = link->end;
+    struct muster_verbs_link *end = link->end;
     struct muster_transfer_list sends = {0};
     if (end->goodbye_queued) {
-        say_leaving(end);
+        announce_leaving(end);
     }
     close_paths(end);
     muster_verbs_finish_sends(end);
     muster_verbs_finish_receives(end);
     muster_arrival_finish(&end->arrival);
-    struct verbs *verbs = end->verbs;
+    struct muster_verbs *verbs = end->verbs;
     muster_common_link_destroy(link, &sends);
-    hand_back(verbs, &sends, ret_sends);
+    return_sends(verbs, &sends, ret_sends);
 }
 
 static void verbs_peer_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
-    struct verbs_link *end = link->end;
+    struct muster_verbs_link *end = link->end;
     struct muster_transfer_list sends = {0};
     close_paths(end);
     muster_verbs_finish_sends(end);
     muster_match_peer_left(&end->match, &sends);
-    hand_back(end->verbs, &sends, ret_sends);
+    return_sends(end->verbs, &sends, ret_sends);
 }
 
 static void verbs_send_goodbye(struct muster_link *link)
 {
-    struct verbs_link *end = link->end;
+    struct muster_verbs_link *end = link->end;
     if (!end->goodbye_queued) {
         end->goodbye_queued = true;
         muster_match_goodbye(&end->match);
@@ -198,7 +201,7 @@ static void verbs_send_goodbye(struct muster_link *link)
 
 static bool verbs_goodbye_done(const struct muster_link *link)
 {
-    const struct verbs_link *end = link->end;
+    const struct muster_verbs_link *end = link->end;
     /* What the peer's device has acknowledged, the peer receives even when this process is gone. */
     return end->match.control.start == end->match.control.end &&
            end->bundle.first_out == end->bundle.next_out;
@@ -207,7 +210,7 @@ static bool verbs_goodbye_done(const struct muster_link *link)
 /* Sends at once, without waiting for the leader, if there is a free slot. */
 static void verbs_post_send(struct muster_link *link, struct muster_transfer *transfer)
 {
-    struct verbs_link *end = link->end;
+    struct muster_verbs_link *end = link->end;
     muster_match_post_send(&end->match, transfer);
     if (link->state == MUSTER_LINK_OPEN && end->match.ready.first == transfer) {
         end->match.posting = true;
@@ -219,15 +222,15 @@ static void verbs_post_send(struct muster_link *link, struct muster_transfer *tr
 static void verbs_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
                            struct muster_transfer_list *ret_sends)
 {
-    struct verbs_link *end = link->end;
+    struct muster_verbs_link *end = link->end;
     struct muster_transfer_list sends = {0};
     muster_verbs_withdraw_sends(end, operation);
     muster_match_withdraw(&end->match, operation, &sends);
-    hand_back(end->verbs, &sends, ret_sends);
+    return_sends(end->verbs, &sends, ret_sends);
 }
 
 /* False: the link is closed now. */
-static bool prove_paths(struct verbs_link *end)
+static bool prove_paths(struct muster_verbs_link *end)
 {
     for (uint32_t i = 0; i < end->path_end; i++) {
         if (end->paths[i] != NULL && !muster_verbs_prove(end->paths[i])) {
@@ -239,7 +242,7 @@ static bool prove_paths(struct verbs_link *end)
 
 static void verbs_progress(struct muster_link *link)
 {
-    struct verbs_link *end = link->end;
+    struct muster_verbs_link *end = link->end;
     if (!prove_paths(end)) {
         return;
     }
@@ -265,7 +268,7 @@ static void verbs_progress(struct muster_link *link)
 
 static void close_pending(struct muster_pending_connection *pending)
 {
-    muster_verbs_path_close((struct verbs_path *)pending);
+    muster_verbs_path_close((struct muster_verbs_path *)pending);
 }
 
 static struct muster_pending_connection *
@@ -273,15 +276,15 @@ create_connection(struct muster_pending_connections *pending_list, int fd,
                   const struct muster_socket_address *remote)
 {
     (void)remote;
-    struct verbs_path *path =
-        muster_verbs_path_create((struct verbs *)pending_list, fd, MUSTER_PHASE_HELLO, EPOLLIN);
+    struct muster_verbs_path *path = muster_verbs_path_create((struct muster_verbs *)pending_list,
+                                                              fd, MUSTER_PHASE_HELLO, EPOLLIN);
     return path != NULL ? &path->pending : NULL;
 }
 
 static bool is_dialling(const struct muster_link *link)
 {
-    const struct verbs_link *end = link->end;
-    const struct verbs_path *path = end->paths[0];
+    const struct muster_verbs_link *end = link->end;
+    const struct muster_verbs_path *path = end->paths[0];
     return path != NULL && path->dialler &&
            (path->pending.phase == MUSTER_PHASE_GREETING ||
             path->pending.phase == MUSTER_PHASE_PROVING);
@@ -289,7 +292,7 @@ static bool is_dialling(const struct muster_link *link)
 
 static void dial(struct muster_dialler *dialler)
 {
-    muster_verbs_dial((struct verbs_link *)dialler);
+    muster_verbs_dial((struct muster_verbs_link *)dialler);
 }
 
 static void init_end(struct muster_link *link)
@@ -298,7 +301,7 @@ static void init_end(struct muster_link *link)
     static const struct muster_bundle_limits limits = {.first_number = VERBS_FIRST_NUMBER,
                                                        .window_bytes = UINT64_MAX,
                                                        .ahead_max = MUSTER_BUNDLE_AHEAD_MAX};
-    struct verbs_link *end = link->end;
+    struct muster_verbs_link *end = link->end;
     muster_bundle_init(&end->bundle, &limits);
     end->dialler.match = &end->match;
     end->link = link;
@@ -310,7 +313,7 @@ static void init_end(struct muster_link *link)
 
 static bool is_closed(const struct muster_link *link)
 {
-    const struct verbs_link *end = link->end;
+    const struct muster_verbs_link *end = link->end;
     for (uint32_t i = 0; i < end->path_end; i++) {
         if (end->paths[i] != NULL && muster_verbs_path_is_usable(end->paths[i]) &&
             !muster_pending_is_closed(&end->paths[i]->pending)) {
@@ -322,7 +325,7 @@ static bool is_closed(const struct muster_link *link)
 
 static void free_verbs(struct muster_pending_connections *pending_list)
 {
-    struct verbs *verbs = (struct verbs *)pending_list;
+    struct muster_verbs *verbs = (struct muster_verbs *)pending_list;
     for (uint32_t i = 0; i < verbs->device_count; i++) {
         muster_verbs_device_close(&verbs->devices[i]);
     }
@@ -356,7 +359,7 @@ const struct muster_transport muster_verbs_transport = {
     .connection =
         {
             .elsewhere = MUSTER_REFUSED_VERBS,
-            .end_size_bytes = sizeof(struct verbs_link),
+            .end_size_bytes = sizeof(struct muster_verbs_link),
             .init_end = init_end,
             .create = create_connection,
             .ready = muster_verbs_path_ready,

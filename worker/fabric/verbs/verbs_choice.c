@@ -40,8 +40,8 @@ static const struct muster_verbs_gid *choose_gid(const struct muster_verbs_port 
     return best;
 }
 
-static bool matches(const struct muster_verbs_port *port,
-                    const struct muster_verbs_selection *selection)
+static bool matches_selection(const struct muster_verbs_port *port,
+                              const struct muster_verbs_selection *selection)
 {
     return (selection->device == NULL || strcmp(port->device, selection->device) == 0) &&
            (selection->port == 0 || port->number == selection->port);
@@ -105,11 +105,11 @@ muster_status muster_verbs_choose(const struct muster_verbs_ports *ports,
                                   const struct muster_verbs_port **ret_port,
                                   const struct muster_verbs_gid **ret_gid)
 {
-    const struct muster_verbs_port *wished = NULL;
+    const struct muster_verbs_port *closest = NULL;
     for (uint32_t i = 0; i < ports->count; i++) {
         const struct muster_verbs_port *port = &ports->all[i];
         const struct muster_verbs_gid *gid = choose_gid(port, selection->gid);
-        if (!matches(port, selection)) {
+        if (!matches_selection(port, selection)) {
             continue;
         }
         if (port->active && gid != NULL) {
@@ -118,7 +118,7 @@ muster_status muster_verbs_choose(const struct muster_verbs_ports *ports,
             return MUSTER_OK;
         }
         /* The error text is about the closest match. */
-        wished = wished == NULL || (port->active && !wished->active) ? port : wished;
+        closest = closest == NULL || (port->active && !closest->active) ? port : closest;
     }
-    return wished == NULL ? no_port_error(ports, selection) : port_error(wished, selection);
+    return closest == NULL ? no_port_error(ports, selection) : port_error(closest, selection);
 }

@@ -39,7 +39,7 @@ MUSTER_CHECKED muster_status muster_verbs_ports_read(const struct muster_verbs_l
  * Then there is nothing to close. */
 MUSTER_CHECKED muster_status muster_verbs_device_open(
     const struct muster_verbs_selection *selection, struct muster_verbs_device *device);
-/* MUSTER_INVALID: its port is not active. Asks the device, which may take a moment. */
+/* MUSTER_INVALID: its port is not active. Queries the device, which may take a moment. */
 MUSTER_CHECKED muster_status muster_verbs_check_port(const struct muster_verbs_device *device);
 void muster_verbs_device_close(struct muster_verbs_device *device);
 

@@ -12,10 +12,9 @@ enum { ROUNDS_MAX = 8 }; /* polls before links have their turn */
 
 /* Completions ---------------------------------------------------------------------------------- */
 
-/* Something has arrived in the receive slot: returned credits with every send, and perhaps a proof
- * or a frame. A frame in a segment has used up a receive slot, too, which is posted again at once.
- */
-static muster_status handle_receive(struct verbs_path *path, const struct ibv_wc *completion,
+/* A send of the peer has arrived. It always returns credits, and may be a frame, or the proof. A
+ * frame in a segment has also used a receive slot, which is posted again at once. */
+static muster_status handle_receive(struct muster_verbs_path *path, const struct ibv_wc *completion,
                                     uint32_t slot)
 {
     bool has_word = (completion->wc_flags & IBV_WC_WITH_IMM) != 0;
@@ -31,11 +30,11 @@ static muster_status handle_receive(struct verbs_path *path, const struct ibv_wc
         muster_verbs_post_receive(path, slot);
         return MUSTER_OK;
     }
-    struct verbs_in_frame in = {.path = path,
-                                .bytes = muster_verbs_receive_slot(path, slot),
-                                .size = completion->byte_len,
-                                .slot = slot,
-                                .segment = completion->opcode == IBV_WC_RECV_RDMA_WITH_IMM};
+    struct muster_verbs_in_frame in = {.path = path,
+                                       .bytes = muster_verbs_receive_slot(path, slot),
+                                       .size = completion->byte_len,
+                                       .slot = slot,
+                                       .segment = completion->opcode == IBV_WC_RECV_RDMA_WITH_IMM};
     if (in.segment) {
         if (path->segments.base == NULL) {
             return muster_error_set(MUSTER_INVALID, "a segment that does not exist");
@@ -48,22 +47,23 @@ static muster_status handle_receive(struct verbs_path *path, const struct ibv_wc
     return muster_verbs_arrived(path, (uint16_t)(word & VERBS_NUMBER_MASK), &in);
 }
 
-static struct verbs_path *find_path(struct verbs *verbs, uint64_t number)
+static struct muster_verbs_path *find_path(struct muster_verbs *verbs, uint64_t completion_id)
 {
-    if (verbs->last_completed == NULL || verbs->last_completed->completion_id != number) {
-        HASH_FIND(hh, verbs->by_completion_id, &number, sizeof number, verbs->last_completed);
+    if (verbs->last_completed == NULL || verbs->last_completed->completion_id != completion_id) {
+        HASH_FIND(hh, verbs->by_completion_id, &completion_id, sizeof completion_id,
+                  verbs->last_completed);
     }
     return verbs->last_completed;
 }
 
 /* Finds the path of a completion, and what has completed, by its wr_id. */
-static void handle_completion(struct verbs *verbs, const struct ibv_wc *completion)
+static void handle_completion(struct muster_verbs *verbs, const struct ibv_wc *completion)
 {
-    uint64_t number = completion->wr_id >> 16;
-    enum verbs_work work = (enum verbs_work)(completion->wr_id >> 8 & 0xff);
+    uint64_t completion_id = completion->wr_id >> 16;
+    enum muster_verbs_work work = (enum muster_verbs_work)(completion->wr_id >> 8 & 0xff);
     uint32_t slot = completion->wr_id & 0xff;
-    struct verbs_path *path = find_path(verbs, number);
-    if (path == NULL) { /* it was closed meanwhile */
+    struct muster_verbs_path *path = find_path(verbs, completion_id);
+    if (path == NULL) { /* closed meanwhile */
         return;
     }
     path->receives -= work == VERBS_WORK_RECEIVE;
@@ -79,14 +79,13 @@ static void handle_completion(struct verbs *verbs, const struct ibv_wc *completi
         path->credit_sends--;
     } else if (handle_receive(path, completion, slot) != MUSTER_OK) {
         char what[MUSTER_REASON_SIZE];
-        (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
-                       muster_last_error());
+        (void)snprintf(what, sizeof what, "it violates the protocol: %.160s", muster_last_error());
         muster_verbs_note_failure(path, what);
     }
-    muster_link_mark(path->link->link);
+    muster_link_mark(path->end->link);
 }
 
-bool muster_verbs_poll(struct verbs *verbs)
+bool muster_verbs_poll(struct muster_verbs *verbs)
 {
     for (uint32_t i = 0; i < verbs->device_count && verbs->completion_count == 0; i++) {
         struct ibv_cq *queue = verbs->devices[verbs->next_device].queue;
@@ -98,7 +97,7 @@ bool muster_verbs_poll(struct verbs *verbs)
     return verbs->completion_count > 0;
 }
 
-bool muster_verbs_handle_some(struct verbs *verbs)
+bool muster_verbs_handle_some(struct muster_verbs *verbs)
 {
     if (!muster_verbs_poll(verbs)) {
         return false;
@@ -111,13 +110,13 @@ bool muster_verbs_handle_some(struct verbs *verbs)
     return true;
 }
 
-void muster_verbs_handle_all(struct verbs *verbs)
+void muster_verbs_handle_all(struct muster_verbs *verbs)
 {
     for (uint32_t round = 0; round < ROUNDS_MAX && muster_verbs_handle_some(verbs); round++) {
     }
 }
 
-void muster_verbs_arm(struct verbs *verbs)
+void muster_verbs_arm(struct muster_verbs *verbs)
 {
     for (uint32_t i = 0; i < verbs->device_count; i++) {
         (void)ibv_req_notify_cq(verbs->devices[i].queue, 0);
@@ -129,7 +128,7 @@ void muster_verbs_arm(struct verbs *verbs)
 /* The library owns its descriptors: a watch has a duplicate, which it closes. */
 struct device_watch {
     struct muster_watch watch; /* first */
-    struct verbs *verbs;
+    struct muster_verbs *verbs;
     struct muster_verbs_device *device;
 };
 
@@ -145,17 +144,17 @@ static void completion_ready(struct muster_watch *watch, uint32_t events)
     }
 }
 
-/* pair: NULL: all paths of the device. */
-static void fail_paths(struct verbs *verbs, const struct muster_verbs_device *device,
+/* Fails the paths of this queue pair; all paths of the device if `pair` is NULL. */
+static void fail_paths(struct muster_verbs *verbs, const struct muster_verbs_device *device,
                        const struct ibv_qp *pair, const char *what)
 {
-    struct verbs_path *path = NULL;
-    struct verbs_path *next = NULL;
+    struct muster_verbs_path *path = NULL;
+    struct muster_verbs_path *next = NULL;
     HASH_ITER(hh, verbs->by_completion_id, path, next)
     {
         if (path->device == device && (pair == NULL || path->pair == pair)) {
             muster_verbs_note_failure(path, what);
-            muster_link_mark(path->link->link);
+            muster_link_mark(path->end->link);
         }
     }
 }
@@ -164,7 +163,7 @@ static void fail_paths(struct verbs *verbs, const struct muster_verbs_device *de
  * logged. */
 static void event_ready(struct muster_watch *watch, uint32_t events)
 {
-    struct verbs *verbs = ((struct device_watch *)watch)->verbs;
+    struct muster_verbs *verbs = ((struct device_watch *)watch)->verbs;
     const struct muster_verbs_device *device = ((struct device_watch *)watch)->device;
     const struct muster_verbs_library *library = device->library;
     struct ibv_async_event event;
@@ -197,7 +196,8 @@ static void free_watch(struct muster_watch *watch)
     free(watch);
 }
 
-static muster_status watch_device(struct verbs *verbs, struct muster_verbs_device *device, int fd,
+static muster_status watch_device(struct muster_verbs *verbs, struct muster_verbs_device *device,
+                                  int fd,
                                   void (*ready)(struct muster_watch *watch, uint32_t events),
                                   struct muster_watch **ret_watch)
 {
@@ -221,7 +221,7 @@ static muster_status watch_device(struct verbs *verbs, struct muster_verbs_devic
     return MUSTER_OK;
 }
 
-muster_status muster_verbs_events_start(struct verbs *verbs)
+muster_status muster_verbs_events_start(struct muster_verbs *verbs)
 {
     for (uint32_t i = 0; i < verbs->device_count; i++) {
         struct muster_verbs_device *device = &verbs->devices[i];
@@ -233,7 +233,7 @@ muster_status muster_verbs_events_start(struct verbs *verbs)
     return MUSTER_OK;
 }
 
-void muster_verbs_events_stop(struct verbs *verbs)
+void muster_verbs_events_stop(struct muster_verbs *verbs)
 {
     for (uint32_t i = 0; i < 2 * MUSTER_VERBS_DEVICES_MAX; i++) {
         if (verbs->watches[i] != NULL) {

@@ -1,5 +1,5 @@
-/* Paths that fail: their device is drained, their frames wait for the other paths, and the link
- * goes on, or ends with its last path. */
+/* Paths that fail: the queue pair is drained, its frames wait for other paths, and the link
+ * continues, or ends with its last path. */
 #include "worker/base/clock.h"
 #include "worker/fabric/verbs/verbs_parts.h"
 
@@ -7,7 +7,7 @@
 
 enum { DRAIN_MS = 500 }; /* the device only flushes its own queues */
 
-bool muster_verbs_drain(struct verbs_path *path, const char *what)
+bool muster_verbs_drain(struct muster_verbs_path *path, const char *what)
 {
     struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
     int64_t deadline_ns = muster_clock_after_ms(DRAIN_MS);
@@ -25,20 +25,20 @@ bool muster_verbs_drain(struct verbs_path *path, const char *what)
     return path->receives == 0;
 }
 
-uint32_t muster_verbs_count_usable(const struct verbs_link *link)
+uint32_t muster_verbs_count_usable(const struct muster_verbs_link *end)
 {
     uint32_t count = 0;
-    for (uint32_t place = 0; place < link->path_end; place++) {
-        count += link->paths[place] != NULL && muster_verbs_path_is_usable(link->paths[place]);
+    for (uint32_t place = 0; place < end->path_end; place++) {
+        count += end->paths[place] != NULL && muster_verbs_path_is_usable(end->paths[place]);
     }
     return count;
 }
 
-/* A path of an open link has failed: the link goes on with the others, or ends. False: it has
- * ended. */
-static bool lose(struct verbs_path *path, const char *what)
+/* A path of an open link has failed: the link continues with its other paths, or ends. False: the
+ * link has ended. */
+static bool lose_path(struct muster_verbs_path *path, const char *what)
 {
-    struct verbs_link *end = path->link;
+    struct muster_verbs_link *end = path->end;
     struct muster_link *link = end->link;
     uint32_t others = muster_verbs_count_usable(end) - muster_verbs_path_is_usable(path);
     if (others == 0 || end->goodbye_queued || path->unrecoverable ||
@@ -57,27 +57,27 @@ static bool lose(struct verbs_path *path, const char *what)
     return true;
 }
 
-bool muster_verbs_receive(struct verbs_link *end)
+bool muster_verbs_receive(struct muster_verbs_link *end)
 {
-    enum verbs_delivery delivery = muster_verbs_deliver_frames(end);
+    enum muster_verbs_delivery delivery = muster_verbs_deliver_frames(end);
     if (delivery == VERBS_DELIVERED_FRAME) {
         muster_link_mark(end->link);
     }
     for (uint32_t i = 0; delivery == VERBS_DELIVERED_NOTHING && i < end->path_end; i++) {
-        struct verbs_path *path = end->paths[i];
+        struct muster_verbs_path *path = end->paths[i];
         if (path != NULL && path->pending.phase == MUSTER_PHASE_OPEN && path->failure[0] != '\0' &&
-            !lose(path, path->failure)) {
+            !lose_path(path, path->failure)) {
             delivery = VERBS_DELIVERED_LAST;
         }
     }
     return delivery != VERBS_DELIVERED_LAST;
 }
 
-bool muster_verbs_connection_ended(struct verbs_path *path, const char *what)
+bool muster_verbs_connection_ended(struct muster_verbs_path *path, const char *what)
 {
-    struct verbs_link *end = path->link;
+    struct muster_verbs_link *end = path->end;
     struct muster_link *link = end->link;
-    enum verbs_delivery delivery = VERBS_DELIVERED_FRAME;
+    enum muster_verbs_delivery delivery = VERBS_DELIVERED_FRAME;
     while (delivery == VERBS_DELIVERED_FRAME) {
         muster_verbs_handle_all(end->verbs);
         delivery = muster_verbs_deliver_frames(end);
@@ -85,5 +85,5 @@ bool muster_verbs_connection_ended(struct verbs_path *path, const char *what)
     if (delivery == VERBS_DELIVERED_LAST) {
         return link->end == end && link->state == MUSTER_LINK_OPEN;
     }
-    return lose(path, path->failure[0] != '\0' && what == NULL ? path->failure : what);
+    return lose_path(path, what);
 }

@@ -14,7 +14,7 @@ static struct {
     char failure[256]; /* "": none */
 } loaded = {.once = PTHREAD_ONCE_INIT};
 
-static void find(void *handle, const char *name, void *ret_function)
+static void find_symbol(void *handle, const char *name, void *ret_function)
 {
     void *symbol = dlsym(handle, name);
     if (symbol == NULL && loaded.failure[0] == '\0') {
@@ -25,9 +25,9 @@ static void find(void *handle, const char *name, void *ret_function)
 }
 
 /* Pages that a device reads must stay with this process when it forks. Newer kernels copy them for
- * the child. On older ones ibv_fork_init() hides them from children, which then crash if they touch
- * a user's buffer: so it is called only where it is needed. Before rdma-core 35, which cannot tell,
- * it is called. */
+ * the child. On older kernels ibv_fork_init() hides them from the child, which then crashes if it
+ * touches a user's buffer; so ibv_fork_init() is called only where it is needed. Versions of
+ * rdma-core before 35 do not say whether it is needed: then it is called. */
 static void prepare_for_fork(void *handle)
 {
     enum ibv_fork_status (*status)(void) = NULL;
@@ -56,10 +56,10 @@ static void load(void)
                        dlerror());
         return;
     }
-#define FIND(name) find(handle, "ibv_" #name, &loaded.library.name);
+#define FIND(name) find_symbol(handle, "ibv_" #name, &loaded.library.name);
     MUSTER_VERBS_SYMBOLS(FIND)
 #undef FIND
-    find(handle, "_ibv_query_gid_ex", &loaded.library.query_gid_ex);
+    find_symbol(handle, "_ibv_query_gid_ex", &loaded.library.query_gid_ex);
     void *symbol = dlsym(handle, "ibv_reg_dmabuf_mr");
     memcpy(&loaded.library.reg_dmabuf_mr, &symbol, sizeof symbol);
     if (loaded.failure[0] == '\0') {

@@ -29,7 +29,7 @@ muster_status muster_verbs_parse_address(const char *published,
 uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
                                 char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
 {
-    const struct verbs *verbs = transport;
+    const struct muster_verbs *verbs = transport;
     uint32_t count = verbs->device_count < most ? verbs->device_count : most;
     for (uint32_t i = 0; i < count; i++) {
         muster_verbs_print_address(&verbs->own[i], ret_addresses[i]);
@@ -67,7 +67,7 @@ struct port_range {
 
 /* The address at which a device listens: its own, or else the one that MUSTER_LISTEN or the host's
  * interfaces give. */
-static muster_status choose_address(const struct verbs *verbs,
+static muster_status choose_address(const struct muster_verbs *verbs,
                                     const struct muster_verbs_device *device,
                                     const struct muster_verbs_settings *settings,
                                     struct muster_socket_address *ret_address,
@@ -119,7 +119,7 @@ static muster_status bind_within(int fd, struct muster_socket_address *address, 
     return muster_error_errno(MUSTER_INVALID, "%s", text);
 }
 
-static muster_status listen_at(struct verbs *verbs, uint32_t index,
+static muster_status listen_at(struct muster_verbs *verbs, uint32_t index,
                                const struct muster_verbs_settings *settings)
 {
     struct muster_socket_address *own = &verbs->own[index];
@@ -143,7 +143,8 @@ static muster_status listen_at(struct verbs *verbs, uint32_t index,
     return muster_pending_connections_listen(&verbs->pending_list, TAKE_FD(fd));
 }
 
-muster_status muster_verbs_listen(struct verbs *verbs, const struct muster_verbs_settings *settings)
+muster_status muster_verbs_listen(struct muster_verbs *verbs,
+                                  const struct muster_verbs_settings *settings)
 {
     for (uint32_t i = 0; i < verbs->device_count; i++) {
         TRY(listen_at(verbs, i, settings));

@@ -34,11 +34,11 @@ enum {
     VERBS_SEND_SLOTS = 12,
     VERBS_CREDIT_SENDS = 3,   /* sends that only return credits, and need none themselves */
     VERBS_RECEIVE_SLOTS = 16, /* for all of these sends, and the proof */
-    VERBS_CREDITS_HELD = 6,   /* owed at most before a send of their own */
+    VERBS_CREDITS_HELD = 6,   /* so many owed credits are returned by a send of their own */
     VERBS_SEGMENT_PAYLOAD = MUSTER_PIECE_BYTES, /* payload of a large frame */
     VERBS_SEGMENT_BYTES = VERBS_PAYLOAD_AT + VERBS_SEGMENT_PAYLOAD,
     VERBS_SEGMENTS = 8,
-    VERBS_SEGMENTS_HELD = 4,
+    VERBS_SEGMENTS_HELD = 4,    /* likewise, of segments */
     VERBS_COMPLETIONS_MAX = 32, /* of one path */
     VERBS_POLL_MAX = 32,        /* completions by one poll */
     VERBS_INLINE_BYTES = 256,   /* copied when posted: frames with a payload of up to 160 bytes */
@@ -61,7 +61,7 @@ _Static_assert(VERBS_COMPLETIONS_MAX >=
                "the completion queue has room for all");
 
 /* The attributes of a queue pair, as its ends exchange them. */
-struct verbs_greeting {
+struct muster_verbs_greeting {
     uint32_t number;    /* of the queue pair */
     uint32_t first_psn; /* the packet sequence number that it starts with */
     uint32_t mtu;       /* enum ibv_mtu */
@@ -71,46 +71,46 @@ struct verbs_greeting {
     uint32_t key;      /* of these */
     uint64_t address;  /* of the first; the others follow it */
 };
-void muster_verbs_greeting_encode(const struct verbs_greeting *greeting,
+void muster_verbs_greeting_encode(const struct muster_verbs_greeting *greeting,
                                   unsigned char ret_bytes[VERBS_GREETING_SIZE]);
 /* MUSTER_INVALID: not a greeting. */
 MUSTER_CHECKED muster_status muster_verbs_greeting_decode(
-    const unsigned char bytes[VERBS_GREETING_SIZE], struct verbs_greeting *ret_greeting);
+    const unsigned char bytes[VERBS_GREETING_SIZE], struct muster_verbs_greeting *ret_greeting);
 
 /* Registered memory of a path. */
-struct verbs_memory {
+struct muster_verbs_memory {
     unsigned char *base; /* NULL: none */
     size_t size_bytes;
     struct ibv_mr *registered;
 };
 
 /* A queue pair and its TCP connection. */
-struct verbs_path {
+struct muster_verbs_path {
     struct muster_pending_connection pending; /* first: the path is found by it */
-    struct verbs *verbs;
+    struct muster_verbs *verbs;
     struct muster_verbs_device *device;
-    struct verbs_link *link; /* NULL until the peer is known */
-    uint32_t place;          /* in link->paths */
+    struct muster_verbs_link *end; /* NULL until the peer is known */
+    uint32_t place;                /* in link->paths */
     unsigned char bytes[VERBS_HELLO_SIZE];
     uint32_t have;
     bool dialler;
     bool connecting; /* the peer's greeting has arrived, and the queue pair is not connected yet */
     bool peer_leaving; /* the peer has announced that it closes: that is no death */
-    struct verbs_greeting peer;
+    struct muster_verbs_greeting peer;
 
-    struct ibv_qp *pair;          /* or NULL */
-    uint32_t first_psn;           /* the first that it sends */
-    uint64_t completion_id;       /* of this path, unique in this fabric; part of wr_id */
-    struct verbs_memory slots;    /* the send slots, then the receive slots */
-    struct verbs_memory segments; /* which the peer writes; perhaps none */
-    uint32_t free_slots;          /* bits, of send slots */
+    struct ibv_qp *pair;                 /* or NULL */
+    uint32_t first_psn;                  /* the first that it sends */
+    uint64_t completion_id;              /* of this path, unique in this fabric; part of wr_id */
+    struct muster_verbs_memory slots;    /* the send slots, then the receive slots */
+    struct muster_verbs_memory segments; /* the peer writes into them; perhaps none */
+    uint32_t free_slots;                 /* bits, of send slots */
     uint64_t
         slot_frames[VERBS_SEND_SLOTS]; /* the frame in each slot that is in use; 0: the proof */
     uint32_t credits;                  /* free receive slots of the peer */
     uint32_t credits_owed;             /* own free slots that the peer does not know of */
     uint32_t segment_credits;          /* free segments of the peer */
     uint32_t segment_credits_owed;     /* own free segments, likewise */
-    uint32_t segments_free;            /* bits: own free segments behind one that is not free */
+    uint32_t segments_free;            /* bits: own free segments after one that is not free */
     uint32_t segment_oldest;           /* of the own segments: credits are owed in this order */
     uint32_t receives;                 /* posted and not complete */
     uint32_t segment_out, segment_in;  /* the next segment to be written, at the peer and here */
@@ -122,7 +122,7 @@ struct verbs_path {
 };
 
 /* A frame in the window. */
-struct verbs_out_frame {
+struct muster_verbs_out_frame {
     struct muster_outgoing frame; /* transfer: NULL once complete or withdrawn */
     struct muster_registration *held[VERBS_PARTS_MAX - 1]; /* of the payload */
     struct muster_verbs_device *holder;                    /* the device of these registrations */
@@ -133,35 +133,35 @@ struct verbs_out_frame {
 };
 
 /* A frame that has arrived and is not delivered. */
-struct verbs_in_frame {
+struct muster_verbs_in_frame {
     const unsigned char *bytes; /* header and payload; NULL: none */
     uint32_t size;
-    uint32_t slot;           /* index of the slot or segment */
-    bool segment;            /* in a segment, not in a slot */
-    struct verbs_path *path; /* to which the slot or segment belongs; NULL: in copy */
-    unsigned char *copy;     /* owned: instead of the slot or segment */
+    uint32_t slot;                  /* index of the slot or segment */
+    bool segment;                   /* in a segment, not in a slot */
+    struct muster_verbs_path *path; /* to which the slot or segment belongs; NULL: in copy */
+    unsigned char *copy;            /* owned: instead of the slot or segment */
 };
 
 /* What link->end points to. */
-struct verbs_link {
+struct muster_verbs_link {
     struct muster_dialler dialler; /* first: the end is found by it */
     struct muster_match match;
     struct muster_link *link;
-    struct verbs *verbs;
-    struct verbs_path
+    struct muster_verbs *verbs;
+    struct muster_verbs_path
         *paths[VERBS_PATHS_MAX]; /* by place: OPEN or pending; place 0 opens the link */
     uint32_t path_end;           /* places from this one on were never used */
     struct muster_bundle_opening opening;
     bool warned; /* logged, since the last loss, that a path cannot be opened */
     struct muster_bundle bundle;
-    struct verbs_out_frame out[MUSTER_BUNDLE_WINDOW];  /* by number */
-    struct verbs_in_frame in[MUSTER_BUNDLE_AHEAD_MAX]; /* by number */
+    struct muster_verbs_out_frame out[MUSTER_BUNDLE_WINDOW];  /* by number */
+    struct muster_verbs_in_frame in[MUSTER_BUNDLE_AHEAD_MAX]; /* by number */
     uint64_t vacate_until; /* frames before this number are copied on arrival: a path was lost */
     bool goodbye_queued;
     struct muster_arrival arrival;
 };
 
-struct verbs {
+struct muster_verbs {
     struct muster_pending_connections pending_list; /* first */
     struct muster_verbs_device devices[MUSTER_VERBS_DEVICES_MAX];
     uint32_t device_count;
@@ -169,8 +169,8 @@ struct verbs {
     struct muster_socket_address own[MUSTER_VERBS_DEVICES_MAX]; /* at which each device listens */
     uint32_t connections; /* paths of each link that this member dials */
     struct muster_watch *watches[2 * MUSTER_VERBS_DEVICES_MAX];
-    struct verbs_path *by_completion_id;
-    struct verbs_path *last_completed; /* in by_completion_id; or NULL */
+    struct muster_verbs_path *by_completion_id;
+    struct muster_verbs_path *last_completed; /* in by_completion_id; or NULL */
     uint64_t last_completion_id;
     unsigned char *piece;
     /* Used by the leader only, also without the lock. */
@@ -185,104 +185,108 @@ extern const struct muster_transport muster_verbs_transport;
 
 /* verbs_path.c: a path's record, its memory and its queue pair --------------------------------- */
 
-/* Takes the descriptor, also on failure: NULL then. */
-struct verbs_path *muster_verbs_path_create(struct verbs *verbs, int fd, enum muster_phase phase,
-                                            uint32_t events);
-void muster_verbs_path_close(struct verbs_path *path);
+/* Owns the descriptor from now on; NULL: it failed, and the descriptor is closed. */
+struct muster_verbs_path *muster_verbs_path_create(struct muster_verbs *verbs, int fd,
+                                                   enum muster_phase phase, uint32_t events);
+void muster_verbs_path_close(struct muster_verbs_path *path);
 /* Whether at least the slots of one path can be registered. */
 MUSTER_CHECKED muster_status muster_verbs_try_memory(const struct muster_verbs_device *device);
 /* Creates the queue pair and posts all receives. */
-MUSTER_CHECKED muster_status muster_verbs_pair_create(struct verbs_path *path);
+MUSTER_CHECKED muster_status muster_verbs_pair_create(struct muster_verbs_path *path);
 /* Connects the queue pair to the one in path->peer: both may send and receive from now on.
- * MUSTER_INVALID: they do not match, the text says why. Gives up the lock for a while. */
-MUSTER_CHECKED muster_status muster_verbs_pair_connect(struct verbs_path *path);
+ * MUSTER_INVALID: they do not match, the text says why. Releases the lock meanwhile. */
+MUSTER_CHECKED muster_status muster_verbs_pair_connect(struct muster_verbs_path *path);
 /* Afterwards the device touches none of its memory. */
-void muster_verbs_pair_destroy(struct verbs_path *path);
-void muster_verbs_greeting_of(const struct verbs_path *path, struct verbs_greeting *ret_greeting);
-uint32_t muster_verbs_path_mtu(const struct verbs_path *path);
+void muster_verbs_pair_destroy(struct muster_verbs_path *path);
+void muster_verbs_greeting_of(const struct muster_verbs_path *path,
+                              struct muster_verbs_greeting *ret_greeting);
+uint32_t muster_verbs_path_mtu(const struct muster_verbs_path *path);
 /* The place of a frame's header. */
-unsigned char *muster_verbs_send_slot(const struct verbs_path *path, uint32_t slot);
-unsigned char *muster_verbs_receive_slot(const struct verbs_path *path, uint32_t slot);
-unsigned char *muster_verbs_segment(const struct verbs_path *path, uint32_t segment);
-void muster_verbs_post_receive(struct verbs_path *path, uint32_t slot);
-void muster_verbs_note_failure(struct verbs_path *path, const char *what);
+unsigned char *muster_verbs_send_slot(const struct muster_verbs_path *path, uint32_t slot);
+unsigned char *muster_verbs_receive_slot(const struct muster_verbs_path *path, uint32_t slot);
+unsigned char *muster_verbs_segment(const struct muster_verbs_path *path, uint32_t segment);
+void muster_verbs_post_receive(struct muster_verbs_path *path, uint32_t slot);
+void muster_verbs_note_failure(struct muster_verbs_path *path, const char *what);
 /* Whether it is OPEN and has not failed. */
-bool muster_verbs_path_is_usable(const struct verbs_path *path);
+bool muster_verbs_path_is_usable(const struct muster_verbs_path *path);
 
 /* verbs_send.c --------------------------------------------------------------------------------- */
 
-/* Sends frames as long as there is room, those to be sent again first; then credits, if the peer
- * may need them. */
-void muster_verbs_flush(struct verbs_link *link);
-/* Sends the frames to be sent again. False: there was no room for all. */
-bool muster_verbs_retransmit(struct verbs_link *link);
+/* Sends frames as long as there is room, retransmissions first; then credits, if the peer may need
+ * them. */
+void muster_verbs_flush(struct muster_verbs_link *end);
+/* Retransmits the frames of lost paths. False: there was no room for all of them. */
+bool muster_verbs_retransmit(struct muster_verbs_link *end);
 /* The device has acknowledged the send from this slot. */
-void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot);
+void muster_verbs_acknowledged(struct muster_verbs_path *path, uint32_t slot);
 /* Completes the transfers of acknowledged frames. */
-void muster_verbs_end_sends(struct verbs_link *link);
+void muster_verbs_end_sends(struct muster_verbs_link *end);
 /* Releases the frame's registrations. */
-void muster_verbs_release_registrations(struct verbs_out_frame *out);
+void muster_verbs_release_registrations(struct muster_verbs_out_frame *out);
 /* The path has failed: its frames wait for other paths. False: out of memory. */
-MUSTER_CHECKED bool muster_verbs_abandon_sends(struct verbs_path *path);
+MUSTER_CHECKED bool muster_verbs_abandon_sends(struct muster_verbs_path *path);
 /* The right to use the transfer's memory ends. */
-void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_transfer *transfer);
+void muster_verbs_end_registrations(struct muster_verbs *verbs,
+                                    const struct muster_transfer *transfer);
 /* Frees the window; all queue pairs are destroyed. */
-void muster_verbs_finish_sends(struct verbs_link *link);
+void muster_verbs_finish_sends(struct muster_verbs_link *end);
 /* Sends a packet of a full MTU, which proves that such packets reach the peer. */
-void muster_verbs_send_proof(struct verbs_path *path);
+void muster_verbs_send_proof(struct muster_verbs_path *path);
 
 /* verbs_receive.c ------------------------------------------------------------------------------ */
 
-/* A frame has arrived. MUSTER_INVALID: it breaks the rules. */
-MUSTER_CHECKED muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t lowest_bits,
-                                                  const struct verbs_in_frame *in);
-enum verbs_delivery {
+/* A frame has arrived. MUSTER_INVALID: it violates the protocol. */
+MUSTER_CHECKED muster_status muster_verbs_arrived(struct muster_verbs_path *path,
+                                                  uint16_t lowest_bits,
+                                                  const struct muster_verbs_in_frame *in);
+enum muster_verbs_delivery {
     VERBS_DELIVERED_NOTHING = 0,
     VERBS_DELIVERED_FRAME = 1, /* there may be more */
     VERBS_DELIVERED_LAST = 2,  /* the link has ended, or was closed */
 };
 /* Delivers the frames that are in order, up to a bound. */
-enum verbs_delivery muster_verbs_deliver_frames(struct verbs_link *end);
+enum muster_verbs_delivery muster_verbs_deliver_frames(struct muster_verbs_link *end);
 /* The path has failed: what has arrived over it is kept. False: out of memory. */
-MUSTER_CHECKED bool muster_verbs_abandon_receives(struct verbs_path *path);
-/* A path was lost. Its frames are sent again by the others, whose slots may be occupied by frames
- * that wait for them: such frames are copied out, now and for the next MUSTER_BUNDLE_AHEAD_MAX
- * numbers. */
-void muster_verbs_vacate(struct verbs_link *link);
-void muster_verbs_finish_receives(struct verbs_link *link);
+MUSTER_CHECKED bool muster_verbs_abandon_receives(struct muster_verbs_path *path);
+/* A path was lost. The peer retransmits its frames on other paths, whose receive slots may all be
+ * occupied by later frames, which wait for the missing ones. So frames that wait are copied out of
+ * their slots, now and for the next MUSTER_BUNDLE_AHEAD_MAX numbers. */
+void muster_verbs_vacate(struct muster_verbs_link *end);
+void muster_verbs_finish_receives(struct muster_verbs_link *end);
 
 /* verbs_events.c: what the devices report ------------------------------------------------------ */
 
-MUSTER_CHECKED muster_status muster_verbs_events_start(struct verbs *verbs);
-void muster_verbs_events_stop(struct verbs *verbs);
+MUSTER_CHECKED muster_status muster_verbs_events_start(struct muster_verbs *verbs);
+void muster_verbs_events_stop(struct muster_verbs *verbs);
 /* Leader only, without the lock: polls; true if there is a completion. */
-bool muster_verbs_poll(struct verbs *verbs);
+bool muster_verbs_poll(struct muster_verbs *verbs);
 /* Handles the completions of one poll, and marks their links. False: there were none. */
-bool muster_verbs_handle_some(struct verbs *verbs);
+bool muster_verbs_handle_some(struct muster_verbs *verbs);
 /* Handles all completions, up to a bound. */
-void muster_verbs_handle_all(struct verbs *verbs);
+void muster_verbs_handle_all(struct muster_verbs *verbs);
 /* The next completion wakes the leader. */
-void muster_verbs_arm(struct verbs *verbs);
+void muster_verbs_arm(struct muster_verbs *verbs);
 
 /* verbs_failover.c: paths that fail ------------------------------------------------------------ */
 
 /* Usable paths of the link. */
-uint32_t muster_verbs_count_usable(const struct verbs_link *link);
-/* The path has failed. Its device stops, and what it has acknowledged to the peer is received: the
- * peer relies on these frames. False: the device did not end its receives in time. */
-MUSTER_CHECKED bool muster_verbs_drain(struct verbs_path *path, const char *what);
+uint32_t muster_verbs_count_usable(const struct muster_verbs_link *end);
+/* The path has failed: stops its queue pair, then receives all frames that the device has
+ * acknowledged, because the peer does not retransmit them. False: the device did not end its
+ * receives in time. */
+MUSTER_CHECKED bool muster_verbs_drain(struct muster_verbs_path *path, const char *what);
 /* Delivers what has arrived, then loses paths that have failed. False: the link has ended, or was
  * closed. */
-bool muster_verbs_receive(struct verbs_link *end);
+bool muster_verbs_receive(struct muster_verbs_link *end);
 /* The TCP connection has ended: delivers what the device has received, then loses the path. False:
  * the link has ended. */
-bool muster_verbs_connection_ended(struct verbs_path *path, const char *what);
+bool muster_verbs_connection_ended(struct muster_verbs_path *path, const char *what);
 
 /* verbs_withdraw.c ----------------------------------------------------------------------------- */
 
 /* Afterwards no device reads the operation's memory. Waits for sends that are under way, for a
  * bounded time, then gives their path up. */
-void muster_verbs_withdraw_sends(struct verbs_link *link,
+void muster_verbs_withdraw_sends(struct muster_verbs_link *end,
                                  const struct muster_operation_id *operation);
 
 /* verbs_listen.c: "verbs://10.0.0.1:4000" ------------------------------------------------------ */
@@ -292,7 +296,7 @@ void muster_verbs_print_address(const struct muster_socket_address *address,
                                 char ret_text[MUSTER_ADDRESS_SIZE]);
 MUSTER_CHECKED muster_status muster_verbs_parse_address(const char *published,
                                                         struct muster_socket_address *ret_address);
-MUSTER_CHECKED muster_status muster_verbs_listen(struct verbs *verbs,
+MUSTER_CHECKED muster_status muster_verbs_listen(struct muster_verbs *verbs,
                                                  const struct muster_verbs_settings *settings);
 uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
                                 char (*ret_addresses)[MUSTER_ADDRESS_SIZE]);
@@ -304,21 +308,22 @@ void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events);
 bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
 void muster_verbs_admit(struct muster_pending_connection *pending, struct muster_link *link);
 void muster_verbs_timed_out(struct muster_pending_connection *pending);
-void muster_verbs_dial(struct verbs_link *link);
+void muster_verbs_dial(struct muster_verbs_link *end);
 /* Leader only. Connects the queue pair of a path whose greeting has arrived, and opens the path
  * when the proof has arrived. False: the link is closed. */
-bool muster_verbs_prove(struct verbs_path *path);
+bool muster_verbs_prove(struct muster_verbs_path *path);
 
 /* The record of a frame in the window. */
-static inline struct verbs_out_frame *muster_verbs_out(struct verbs_link *link, uint64_t number)
+static inline struct muster_verbs_out_frame *muster_verbs_out(struct muster_verbs_link *end,
+                                                              uint64_t number)
 {
-    return &link->out[muster_bundle_index(number)];
+    return &end->out[muster_bundle_index(number)];
 }
 
 /* The parts of wr_id. */
-enum verbs_work { VERBS_WORK_RECEIVE = 1, VERBS_WORK_FRAME = 2, VERBS_WORK_EMPTY = 3 };
-static inline uint64_t muster_verbs_work(const struct verbs_path *path, enum verbs_work work,
-                                         uint32_t slot)
+enum muster_verbs_work { VERBS_WORK_RECEIVE = 1, VERBS_WORK_FRAME = 2, VERBS_WORK_EMPTY = 3 };
+static inline uint64_t muster_verbs_work(const struct muster_verbs_path *path,
+                                         enum muster_verbs_work work, uint32_t slot)
 {
     return path->completion_id << 16 | (uint64_t)work << 8 | slot;
 }

@@ -28,7 +28,7 @@ static const unsigned char magic[8] = {'M', 'U', 'S', 'T', 'E', 'R', 'r', '2'};
 
 /* Greetings ------------------------------------------------------------------------------------ */
 
-void muster_verbs_greeting_encode(const struct verbs_greeting *greeting,
+void muster_verbs_greeting_encode(const struct muster_verbs_greeting *greeting,
                                   unsigned char ret_bytes[VERBS_GREETING_SIZE])
 {
     const uint32_t words[5] = {greeting->number, greeting->first_psn, greeting->mtu, greeting->lid,
@@ -45,15 +45,15 @@ void muster_verbs_greeting_encode(const struct verbs_greeting *greeting,
 }
 
 muster_status muster_verbs_greeting_decode(const unsigned char bytes[VERBS_GREETING_SIZE],
-                                           struct verbs_greeting *ret_greeting)
+                                           struct muster_verbs_greeting *ret_greeting)
 {
-    struct verbs_greeting greeting = {.number = (uint32_t)muster_bytes_get(bytes + 8, 4),
-                                      .first_psn = (uint32_t)muster_bytes_get(bytes + 12, 4),
-                                      .mtu = (uint32_t)muster_bytes_get(bytes + 16, 4),
-                                      .lid = (uint32_t)muster_bytes_get(bytes + 20, 4),
-                                      .segments = (uint32_t)muster_bytes_get(bytes + 28, 4),
-                                      .address = muster_bytes_get(bytes + 48, 8),
-                                      .key = (uint32_t)muster_bytes_get(bytes + 56, 4)};
+    struct muster_verbs_greeting greeting = {.number = (uint32_t)muster_bytes_get(bytes + 8, 4),
+                                             .first_psn = (uint32_t)muster_bytes_get(bytes + 12, 4),
+                                             .mtu = (uint32_t)muster_bytes_get(bytes + 16, 4),
+                                             .lid = (uint32_t)muster_bytes_get(bytes + 20, 4),
+                                             .segments = (uint32_t)muster_bytes_get(bytes + 28, 4),
+                                             .address = muster_bytes_get(bytes + 48, 8),
+                                             .key = (uint32_t)muster_bytes_get(bytes + 56, 4)};
     uint32_t type = (uint32_t)muster_bytes_get(bytes + 24, 4);
     if (memcmp(bytes, magic, sizeof magic) != 0 || greeting.number > PACKET_MASK ||
         greeting.first_psn > PACKET_MASK || greeting.mtu < IBV_MTU_256 ||
@@ -67,28 +67,29 @@ muster_status muster_verbs_greeting_decode(const unsigned char bytes[VERBS_GREET
     return MUSTER_OK;
 }
 
-void muster_verbs_greeting_of(const struct verbs_path *path, struct verbs_greeting *ret_greeting)
+void muster_verbs_greeting_of(const struct muster_verbs_path *path,
+                              struct muster_verbs_greeting *ret_greeting)
 {
     const struct muster_verbs_device *device = path->device;
-    const struct verbs_memory *segments = &path->segments;
-    *ret_greeting =
-        (struct verbs_greeting){.number = path->pair->qp_num,
-                                .first_psn = path->first_psn,
-                                .mtu = device->mtu,
-                                .lid = device->lid,
-                                .gid = device->gid,
-                                .segments = segments->base != NULL ? VERBS_SEGMENTS : 0,
-                                .key = segments->base != NULL ? segments->registered->rkey : 0,
-                                .address = (uintptr_t)segments->base};
+    const struct muster_verbs_memory *segments = &path->segments;
+    *ret_greeting = (struct muster_verbs_greeting){
+        .number = path->pair->qp_num,
+        .first_psn = path->first_psn,
+        .mtu = device->mtu,
+        .lid = device->lid,
+        .gid = device->gid,
+        .segments = segments->base != NULL ? VERBS_SEGMENTS : 0,
+        .key = segments->base != NULL ? segments->registered->rkey : 0,
+        .address = (uintptr_t)segments->base};
 }
 
-uint32_t muster_verbs_path_mtu(const struct verbs_path *path)
+uint32_t muster_verbs_path_mtu(const struct muster_verbs_path *path)
 {
     uint32_t mtu = path->peer.mtu < path->device->mtu ? path->peer.mtu : path->device->mtu;
     return 128U << mtu;
 }
 
-void muster_verbs_note_failure(struct verbs_path *path, const char *what)
+void muster_verbs_note_failure(struct muster_verbs_path *path, const char *what)
 {
     if (path->failure[0] == '\0') {
         (void)snprintf(path->failure, sizeof path->failure, "RDMA device %s: %.160s",
@@ -98,22 +99,23 @@ void muster_verbs_note_failure(struct verbs_path *path, const char *what)
 
 /* Memory --------------------------------------------------------------------------------------- */
 
-unsigned char *muster_verbs_send_slot(const struct verbs_path *path, uint32_t slot)
+unsigned char *muster_verbs_send_slot(const struct muster_verbs_path *path, uint32_t slot)
 {
     return path->slots.base + (size_t)slot * VERBS_SLOT_BYTES + VERBS_HEADER_AT;
 }
 
-unsigned char *muster_verbs_receive_slot(const struct verbs_path *path, uint32_t slot)
+unsigned char *muster_verbs_receive_slot(const struct muster_verbs_path *path, uint32_t slot)
 {
     return muster_verbs_send_slot(path, VERBS_SEND_SLOTS + slot);
 }
 
-unsigned char *muster_verbs_segment(const struct verbs_path *path, uint32_t segment)
+unsigned char *muster_verbs_segment(const struct muster_verbs_path *path, uint32_t segment)
 {
     return path->segments.base + (size_t)segment * VERBS_SEGMENT_BYTES + VERBS_HEADER_AT;
 }
 
-static void free_memory(const struct muster_verbs_device *device, struct verbs_memory *memory)
+static void free_memory(const struct muster_verbs_device *device,
+                        struct muster_verbs_memory *memory)
 {
     if (memory->registered != NULL) {
         (void)device->library->dereg_mr(memory->registered);
@@ -121,14 +123,14 @@ static void free_memory(const struct muster_verbs_device *device, struct verbs_m
     if (memory->base != NULL) {
         munmap(memory->base, memory->size_bytes);
     }
-    *memory = (struct verbs_memory){0};
+    *memory = (struct muster_verbs_memory){0};
 }
 
 /* Not inherited by fork(): the device writes to the parent's pages. */
 static muster_status create_memory(const struct muster_verbs_device *device, size_t size_bytes,
-                                   bool remote, struct verbs_memory *ret_memory)
+                                   bool remote, struct muster_verbs_memory *ret_memory)
 {
-    struct verbs_memory memory = {.size_bytes = size_bytes};
+    struct muster_verbs_memory memory = {.size_bytes = size_bytes};
     void *base = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) {
         return muster_error_errno(MUSTER_FATAL, "%zu bytes for a link", size_bytes);
@@ -147,13 +149,13 @@ static muster_status create_memory(const struct muster_verbs_device *device, siz
 
 muster_status muster_verbs_try_memory(const struct muster_verbs_device *device)
 {
-    struct verbs_memory memory = {0};
+    struct muster_verbs_memory memory = {0};
     TRY(create_memory(device, SLOTS_BYTES, false, &memory));
     free_memory(device, &memory);
     return MUSTER_OK;
 }
 
-void muster_verbs_post_receive(struct verbs_path *path, uint32_t slot)
+void muster_verbs_post_receive(struct muster_verbs_path *path, uint32_t slot)
 {
     struct ibv_sge part = {.addr = (uintptr_t)muster_verbs_receive_slot(path, slot),
                            .length = VERBS_SLOT_BYTES - VERBS_HEADER_AT,
@@ -177,7 +179,7 @@ void muster_verbs_post_receive(struct verbs_path *path, uint32_t slot)
 
 /* Creates the queue pair in state INIT, if the completion queue has room for all of its
  * completions. */
-static muster_status create_pair(struct verbs_path *path)
+static muster_status create_pair(struct muster_verbs_path *path)
 {
     struct muster_verbs_device *device = path->device;
     const struct muster_verbs_library *library = device->library;
@@ -211,7 +213,7 @@ static muster_status create_pair(struct verbs_path *path)
                                          strerror(error));
 }
 
-muster_status muster_verbs_pair_create(struct verbs_path *path)
+muster_status muster_verbs_pair_create(struct muster_verbs_path *path)
 {
     path->completion_id = ++path->verbs->last_completion_id;
     TRY(create_memory(path->device, SLOTS_BYTES, false, &path->slots));
@@ -230,7 +232,7 @@ muster_status muster_verbs_pair_create(struct verbs_path *path)
     return MUSTER_OK;
 }
 
-static muster_status check_compatible(const struct verbs_path *path)
+static muster_status check_compatible(const struct muster_verbs_path *path)
 {
     const struct muster_verbs_gid *own = &path->device->gid;
     const struct muster_verbs_gid *peer = &path->peer.gid;
@@ -250,7 +252,7 @@ static muster_status check_compatible(const struct verbs_path *path)
     return MUSTER_OK;
 }
 
-static void set_route(const struct verbs_path *path, struct ibv_qp_attr *attributes)
+static void set_route(const struct muster_verbs_path *path, struct ibv_qp_attr *attributes)
 {
     const struct muster_verbs_device *device = path->device;
     struct ibv_ah_attr *way = &attributes->ah_attr;
@@ -262,7 +264,7 @@ static void set_route(const struct verbs_path *path, struct ibv_qp_attr *attribu
     memcpy(way->grh.dgid.raw, path->peer.gid.bytes, sizeof way->grh.dgid.raw);
 }
 
-static int move_to_rtr(const struct verbs_path *path)
+static int move_to_rtr(const struct muster_verbs_path *path)
 {
     const struct muster_verbs_library *library = path->device->library;
     uint32_t mtu = path->device->mtu < path->peer.mtu ? path->device->mtu : path->peer.mtu;
@@ -277,7 +279,7 @@ static int move_to_rtr(const struct verbs_path *path)
                                   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-static int move_to_rts(const struct verbs_path *path)
+static int move_to_rts(const struct muster_verbs_path *path)
 {
     struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_RTS,
                                      .sq_psn = path->first_psn,
@@ -292,7 +294,7 @@ static int move_to_rts(const struct verbs_path *path)
 
 /* The kernel may resolve the peer's address, which may take a second: without the lock, so that
  * other threads may post meanwhile. */
-muster_status muster_verbs_pair_connect(struct verbs_path *path)
+muster_status muster_verbs_pair_connect(struct muster_verbs_path *path)
 {
     struct muster_fabric *fabric = path->verbs->pending_list.fabric;
     TRY(check_compatible(path));
@@ -310,7 +312,7 @@ muster_status muster_verbs_pair_connect(struct verbs_path *path)
                                          strerror(error));
 }
 
-bool muster_verbs_path_is_usable(const struct verbs_path *path)
+bool muster_verbs_path_is_usable(const struct muster_verbs_path *path)
 {
     return path->pending.phase == MUSTER_PHASE_OPEN && path->pair != NULL &&
            path->failure[0] == '\0';
@@ -323,11 +325,11 @@ static void free_path(struct muster_watch *watch)
     free(watch);
 }
 
-struct verbs_path *muster_verbs_path_create(struct verbs *verbs, int fd, enum muster_phase phase,
-                                            uint32_t events)
+struct muster_verbs_path *muster_verbs_path_create(struct muster_verbs *verbs, int fd,
+                                                   enum muster_phase phase, uint32_t events)
 {
     const struct muster_watch watch = {.fd = fd, .events = events, .free = free_path};
-    struct verbs_path *path =
+    struct muster_verbs_path *path =
         muster_pending_create(&verbs->pending_list, sizeof *path, phase, &watch);
     if (path != NULL) {
         path->verbs = verbs;
@@ -336,11 +338,11 @@ struct verbs_path *muster_verbs_path_create(struct verbs *verbs, int fd, enum mu
     return path;
 }
 
-void muster_verbs_pair_destroy(struct verbs_path *path)
+void muster_verbs_pair_destroy(struct muster_verbs_path *path)
 {
     if (path->hh.tbl != NULL) {
         HASH_DEL(path->verbs->by_completion_id, path);
-        path->hh.tbl = NULL; /* an abandoned path is closed later */
+        path->hh.tbl = NULL; /* once only: the path of an abandoned pair is closed later */
         path->verbs->last_completed = NULL;
     }
     if (path->pair != NULL) {
@@ -352,13 +354,13 @@ void muster_verbs_pair_destroy(struct verbs_path *path)
 
 /* The queue pair goes first, then the memory that its device used, and the record when no thread
  * can see it any more. */
-void muster_verbs_path_close(struct verbs_path *path)
+void muster_verbs_path_close(struct muster_verbs_path *path)
 {
     muster_pending_remove(&path->pending);
-    if (path->link != NULL && path->link->paths[path->place] == path) {
-        path->link->paths[path->place] = NULL;
+    if (path->end != NULL && path->end->paths[path->place] == path) {
+        path->end->paths[path->place] = NULL;
     }
-    path->link = NULL;
+    path->end = NULL;
     muster_verbs_pair_destroy(path);
     free_memory(path->device, &path->slots);
     free_memory(path->device, &path->segments);

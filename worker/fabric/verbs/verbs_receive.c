@@ -12,7 +12,7 @@ enum { FRAMES_MAX = 16 }; /* delivered before other links have their turn */
 
 /* The peer writes segments in turn, but they become free in another order after a failover. A
  * credit is owed for a segment when it and all before it are free. */
-static void free_segment(struct verbs_path *path, uint32_t segment)
+static void free_segment(struct muster_verbs_path *path, uint32_t segment)
 {
     path->segments_free |= 1U << segment;
     while ((path->segments_free & 1U << path->segment_oldest) != 0) {
@@ -23,7 +23,7 @@ static void free_segment(struct verbs_path *path, uint32_t segment)
 }
 
 /* Returns the frame's slot or segment to the device. The device writes only into posted slots. */
-static void free_room(const struct verbs_in_frame *in)
+static void free_room(const struct muster_verbs_in_frame *in)
 {
     in->path->credits_owed++;
     if (in->segment) {
@@ -33,8 +33,8 @@ static void free_room(const struct verbs_in_frame *in)
     }
 }
 
-/* Frees what the frame occupies. */
-static void free_frame(struct verbs_in_frame *in)
+/* Frees the slot or segment of the frame, or its copy. */
+static void free_frame(struct muster_verbs_in_frame *in)
 {
     if (in->copy != NULL) {
         free(in->copy);
@@ -46,7 +46,7 @@ static void free_frame(struct verbs_in_frame *in)
 
 /* Moves the frame to memory of its own, so that it occupies nothing of its path. False: out of
  * memory. */
-static bool copy_out(struct verbs_in_frame *in)
+static bool copy_out(struct muster_verbs_in_frame *in)
 {
     unsigned char *copy = malloc(in->size);
     if (copy == NULL) {
@@ -59,54 +59,55 @@ static bool copy_out(struct verbs_in_frame *in)
     return true;
 }
 
-static void vacate(struct verbs_in_frame *in)
+static void vacate(struct muster_verbs_in_frame *in)
 {
-    const struct verbs_in_frame before = *in;
+    const struct muster_verbs_in_frame before = *in;
     if (in->bytes != NULL && in->copy == NULL && copy_out(in)) {
         free_room(&before);
     }
 }
 
-void muster_verbs_vacate(struct verbs_link *link)
+void muster_verbs_vacate(struct muster_verbs_link *end)
 {
-    link->vacate_until = link->bundle.next_in + MUSTER_BUNDLE_AHEAD_MAX;
+    end->vacate_until = end->bundle.next_in + MUSTER_BUNDLE_AHEAD_MAX;
     for (uint32_t i = 0; i < MUSTER_BUNDLE_AHEAD_MAX; i++) {
-        vacate(&link->in[i]);
+        vacate(&end->in[i]);
     }
 }
 
-static struct verbs_in_frame *in_of(struct verbs_link *link, uint64_t number)
+static struct muster_verbs_in_frame *in_of(struct muster_verbs_link *end, uint64_t number)
 {
-    return &link->in[number % MUSTER_BUNDLE_AHEAD_MAX];
+    return &end->in[number % MUSTER_BUNDLE_AHEAD_MAX];
 }
 
-muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t lowest_bits,
-                                   const struct verbs_in_frame *in)
+muster_status muster_verbs_arrived(struct muster_verbs_path *path, uint16_t lowest_bits,
+                                   const struct muster_verbs_in_frame *in)
 {
-    struct verbs_link *link = path->link;
-    uint64_t number = muster_bundle_number_of(&link->bundle, lowest_bits);
-    struct verbs_in_frame twice = *in;
-    switch (muster_bundle_arrive(&link->bundle, number)) {
+    struct muster_verbs_link *end = path->end;
+    uint64_t number = muster_bundle_number_of(&end->bundle, lowest_bits);
+    struct muster_verbs_in_frame duplicate = *in;
+    switch (muster_bundle_arrive(&end->bundle, number)) {
     case MUSTER_BUNDLE_DUPLICATE:
-        free_frame(&twice); /* the path that carried it first was lost before its acknowledgement */
+        free_frame(
+            &duplicate); /* the path that carried it first was lost before its acknowledgement */
         return MUSTER_OK;
     case MUSTER_BUNDLE_TOO_FAR:
         return muster_error_set(MUSTER_INVALID, "a frame too far ahead of the missing one");
     case MUSTER_BUNDLE_NEW:
         break;
     }
-    *in_of(link, number) = *in;
-    if (number > link->bundle.next_in && link->bundle.next_in < link->vacate_until) {
-        vacate(in_of(link, number));
+    *in_of(end, number) = *in;
+    if (number > end->bundle.next_in && end->bundle.next_in < end->vacate_until) {
+        vacate(in_of(end, number));
     }
     return MUSTER_OK;
 }
 
-bool muster_verbs_abandon_receives(struct verbs_path *path)
+bool muster_verbs_abandon_receives(struct muster_verbs_path *path)
 {
-    struct verbs_link *link = path->link;
+    struct muster_verbs_link *end = path->end;
     for (uint32_t i = 0; i < MUSTER_BUNDLE_AHEAD_MAX; i++) {
-        struct verbs_in_frame *in = &link->in[i];
+        struct muster_verbs_in_frame *in = &end->in[i];
         if (in->path == path && !copy_out(in)) {
             return false;
         }
@@ -114,27 +115,29 @@ bool muster_verbs_abandon_receives(struct verbs_path *path)
     return true;
 }
 
-void muster_verbs_finish_receives(struct verbs_link *link)
+void muster_verbs_finish_receives(struct muster_verbs_link *end)
 {
     for (uint32_t i = 0; i < MUSTER_BUNDLE_AHEAD_MAX; i++) {
-        free(link->in[i].copy);
+        free(end->in[i].copy);
     }
 }
 
 /* Delivering --------------------------------------------------------------------------------- */
 
-static enum verbs_delivery reject_peer(struct verbs_link *end)
+static enum muster_verbs_delivery reject_peer(struct muster_verbs_link *end)
 {
     muster_whole_frame_reject(end->link, end->goodbye_queued);
     return VERBS_DELIVERED_LAST;
 }
 
-static bool is_same(const struct verbs_link *end, const struct muster_link *link, uint64_t opened)
+static bool is_same(const struct muster_verbs_link *end, const struct muster_link *link,
+                    uint64_t opened)
 {
     return link->end == end && link->opened == opened && link->state == MUSTER_LINK_OPEN;
 }
 
-static muster_status read_header(const struct verbs_in_frame *in, struct muster_frame *ret_frame)
+static muster_status read_header(const struct muster_verbs_in_frame *in,
+                                 struct muster_frame *ret_frame)
 {
     if (in->size < MUSTER_FRAME_SIZE) {
         return muster_error_set(MUSTER_INVALID, "a frame is too short");
@@ -146,11 +149,11 @@ static muster_status read_header(const struct verbs_in_frame *in, struct muster_
     return MUSTER_OK;
 }
 
-static enum verbs_delivery deliver_frame(struct verbs_link *end)
+static enum muster_verbs_delivery deliver_frame(struct muster_verbs_link *end)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
-    struct verbs_in_frame *in = in_of(end, end->bundle.next_in);
+    struct muster_verbs_in_frame *in = in_of(end, end->bundle.next_in);
     struct muster_frame frame = {0};
     if (!muster_bundle_has_next(&end->bundle)) {
         return VERBS_DELIVERED_NOTHING;
@@ -170,11 +173,11 @@ static enum verbs_delivery deliver_frame(struct verbs_link *end)
     return is_same(end, link, opened) ? VERBS_DELIVERED_FRAME : VERBS_DELIVERED_LAST;
 }
 
-enum verbs_delivery muster_verbs_deliver_frames(struct verbs_link *end)
+enum muster_verbs_delivery muster_verbs_deliver_frames(struct muster_verbs_link *end)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
-    enum verbs_delivery delivery = VERBS_DELIVERED_FRAME;
+    enum muster_verbs_delivery delivery = VERBS_DELIVERED_FRAME;
     for (int i = 0; i < FRAMES_MAX && delivery == VERBS_DELIVERED_FRAME; i++) {
         muster_fabric_yield(link->fabric);
         if (!is_same(end, link, opened)) {

@@ -5,8 +5,8 @@
  * memory is sent like large frames, whatever the size; if it cannot be registered, CUDA copies it
  * into slots.
  *
- * wire/bundle.h numbers the frames and finds those to be sent again by another path; the peer drops
- * duplicates.
+ * wire/bundle.h numbers the frames and finds those that another path has to retransmit; the peer
+ * drops duplicates.
  */
 #include "worker/base/clock.h"
 #include "worker/fabric/link_trace.h"
@@ -26,7 +26,7 @@ enum {
 /* Posting -------------------------------------------------------------------------------------- */
 
 /* Every send returns the credits that are owed. */
-static bool post(struct verbs_path *path, struct ibv_send_wr *work, uint32_t word)
+static bool post_send(struct muster_verbs_path *path, struct ibv_send_wr *work, uint32_t word)
 {
     struct ibv_send_wr *bad = NULL;
     work->imm_data = htonl(word | path->credits_owed << VERBS_CREDITS_SHIFT |
@@ -36,7 +36,7 @@ static bool post(struct verbs_path *path, struct ibv_send_wr *work, uint32_t wor
         char what[128];
         (void)snprintf(what, sizeof what, "a send cannot be posted: %s", strerror(error));
         muster_verbs_note_failure(path, what);
-        muster_link_mark(path->link->link);
+        muster_link_mark(path->end->link);
         return false;
     }
     path->credits_owed = 0;
@@ -45,7 +45,7 @@ static bool post(struct verbs_path *path, struct ibv_send_wr *work, uint32_t wor
 }
 
 /* Sends the first bytes of a slot. */
-static bool post_slot(struct verbs_path *path, uint32_t slot, uint32_t size, uint32_t word)
+static bool post_slot(struct muster_verbs_path *path, uint32_t slot, uint32_t size, uint32_t word)
 {
     struct ibv_sge part = {.addr = (uintptr_t)muster_verbs_send_slot(path, slot),
                            .length = size,
@@ -55,19 +55,20 @@ static bool post_slot(struct verbs_path *path, uint32_t slot, uint32_t size, uin
                                .num_sge = 1,
                                .opcode = IBV_WR_SEND_WITH_IMM,
                                .send_flags = size <= VERBS_INLINE_BYTES ? IBV_SEND_INLINE : 0};
-    return post(path, &work, word);
+    return post_send(path, &work, word);
 }
 
-static void post_credits(struct verbs_path *path)
+static void post_credits(struct muster_verbs_path *path)
 {
     struct ibv_send_wr work = {.wr_id = muster_verbs_work(path, VERBS_WORK_EMPTY, 0),
                                .opcode = IBV_WR_SEND_WITH_IMM};
-    path->credit_sends += post(path, &work, 0);
+    path->credit_sends += post_send(path, &work, 0);
 }
 
-/* Writes a frame into a segment: the header from the slot, the payload from registered memory. */
-static bool post_segment(struct verbs_path *path, uint32_t slot, const struct verbs_out_frame *out,
-                         uint32_t word)
+/* Writes a frame into the peer's next segment: the header from the slot, the payload from
+ * registered memory. */
+static bool post_segment(struct muster_verbs_path *path, uint32_t slot,
+                         const struct muster_verbs_out_frame *out, uint32_t word)
 {
     struct ibv_sge parts[VERBS_PARTS_MAX] = {{.addr = (uintptr_t)muster_verbs_send_slot(path, slot),
                                               .length = MUSTER_FRAME_SIZE,
@@ -92,33 +93,33 @@ static bool post_segment(struct verbs_path *path, uint32_t slot, const struct ve
     }
     path->segment_out = (path->segment_out + 1) % VERBS_SEGMENTS;
     path->segment_credits--;
-    return post(path, &work, word);
+    return post_send(path, &work, word);
 }
 
 /* The slot of the next frame. */
-static uint32_t next_slot(const struct verbs_path *path)
+static uint32_t next_slot(const struct muster_verbs_path *path)
 {
     return (uint32_t)__builtin_ctz(path->free_slots);
 }
 
-/* The slot is in use until its send is complete. */
-static uint32_t take_slot(struct verbs_path *path)
+/* Takes the slot of the next frame. It is in use until its send is complete. */
+static uint32_t take_slot(struct muster_verbs_path *path)
 {
     uint32_t slot = next_slot(path);
     path->free_slots &= path->free_slots - 1;
     return slot;
 }
 
-static void post_frame(struct verbs_path *path, uint64_t number)
+static void post_frame(struct muster_verbs_path *path, uint64_t number)
 {
-    struct verbs_out_frame *out = muster_verbs_out(path->link, number);
+    struct muster_verbs_out_frame *out = muster_verbs_out(path->end, number);
     uint32_t slot = take_slot(path);
     unsigned char *header = muster_verbs_send_slot(path, slot);
     memcpy(header, out->frame.header, MUSTER_FRAME_SIZE);
-    muster_bundle_carry(&path->link->bundle, number, path->place);
+    muster_bundle_carry(&path->end->bundle, number, path->place);
     path->slot_frames[slot] = number;
     path->credits--;
-    out->posted_ns = muster_link_clock(path->link->link);
+    out->posted_ns = muster_link_clock(path->end->link);
     if (!out->copied) {
         (void)post_segment(path, slot, out, number & VERBS_NUMBER_MASK);
         return;
@@ -131,7 +132,7 @@ static void post_frame(struct verbs_path *path, uint64_t number)
     (void)post_slot(path, slot, MUSTER_FRAME_SIZE + out->frame.size, number & VERBS_NUMBER_MASK);
 }
 
-void muster_verbs_send_proof(struct verbs_path *path)
+void muster_verbs_send_proof(struct muster_verbs_path *path)
 {
     uint32_t slot = take_slot(path);
     path->slot_frames[slot] = 0;
@@ -146,7 +147,7 @@ static struct muster_usable_range usable_range_of(const struct muster_transfer *
         .base = transfer->data, .size_bytes = transfer->size_bytes, .gpu = transfer->gpu};
 }
 
-void muster_verbs_release_registrations(struct verbs_out_frame *out)
+void muster_verbs_release_registrations(struct muster_verbs_out_frame *out)
 {
     for (int i = 0; i < VERBS_PARTS_MAX - 1; i++) {
         if (out->held[i] != NULL) {
@@ -157,9 +158,9 @@ void muster_verbs_release_registrations(struct verbs_out_frame *out)
 }
 
 /* False: the memory cannot be registered, and is to be copied. */
-static bool hold_registrations(const struct verbs_path *path,
+static bool hold_registrations(const struct muster_verbs_path *path,
                                const struct muster_transfer *transfer, const unsigned char *data,
-                               uint32_t size, struct verbs_out_frame *out)
+                               uint32_t size, struct muster_verbs_out_frame *out)
 {
     uint32_t done = 0;
     out->holder = path->device;
@@ -177,7 +178,8 @@ static bool hold_registrations(const struct verbs_path *path,
     return true;
 }
 
-void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_transfer *transfer)
+void muster_verbs_end_registrations(struct muster_verbs *verbs,
+                                    const struct muster_transfer *transfer)
 {
     bool registered = transfer->size_bytes > VERBS_SLOT_PAYLOAD || transfer->gpu != NULL;
     for (uint32_t i = 0; i < verbs->device_count && registered; i++) {
@@ -187,96 +189,97 @@ void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_tra
 
 /* Sending -------------------------------------------------------------------------------------- */
 
-/* For one more frame. */
-static bool has_room(const struct verbs_path *path)
+/* Whether the path has room for one more frame. */
+static bool has_room(const struct muster_verbs_path *path)
 {
     return path->credits > 0 && path->free_slots != 0;
 }
 
-static struct verbs_path *choose_path(struct verbs_link *link, bool large)
+static struct muster_verbs_path *choose_path(struct muster_verbs_link *end, bool large)
 {
     uint32_t ready = 0;
-    for (uint32_t place = 0; place < link->path_end; place++) {
-        const struct verbs_path *path = link->paths[place];
-        bool takes = path != NULL && muster_verbs_path_is_usable(path) && has_room(path) &&
-                     (!large || path->peer.segments == 0 || path->segment_credits > 0);
-        ready |= (uint32_t)takes << place;
+    for (uint32_t place = 0; place < end->path_end; place++) {
+        const struct muster_verbs_path *path = end->paths[place];
+        bool can_send = path != NULL && muster_verbs_path_is_usable(path) && has_room(path) &&
+                        (!large || path->peer.segments == 0 || path->segment_credits > 0);
+        ready |= (uint32_t)can_send << place;
     }
-    uint32_t place = muster_bundle_choose(&link->bundle, ready);
-    return place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
+    uint32_t place = muster_bundle_choose(&end->bundle, ready);
+    return place != MUSTER_BUNDLE_NO_PATH ? end->paths[place] : NULL;
 }
 
 /* The record of the next frame; there is room in the window. */
-static struct verbs_out_frame *next_record(struct verbs_link *link)
+static struct muster_verbs_out_frame *next_record(struct muster_verbs_link *end)
 {
-    struct verbs_out_frame *out = muster_verbs_out(link, link->bundle.next_out);
+    struct muster_verbs_out_frame *out = muster_verbs_out(end, end->bundle.next_out);
     memset(out, 0, sizeof *out);
     return out;
 }
 
-static bool send_control(struct verbs_link *link)
+static bool send_control(struct muster_verbs_link *end)
 {
-    struct muster_frame_queue *control = &link->match.control;
+    struct muster_frame_queue *control = &end->match.control;
     while (control->start < control->end) {
-        struct verbs_path *path =
-            muster_bundle_has_room(&link->bundle) ? choose_path(link, false) : NULL;
+        struct muster_verbs_path *path =
+            muster_bundle_has_room(&end->bundle) ? choose_path(end, false) : NULL;
         if (path == NULL) {
             return false;
         }
-        struct verbs_out_frame *out = next_record(link);
-        (void)muster_whole_frame_next_control(&link->match, &out->frame);
+        struct muster_verbs_out_frame *out = next_record(end);
+        (void)muster_whole_frame_next_control(&end->match, &out->frame);
         out->copied = true;
-        post_frame(path, muster_bundle_add(&link->bundle, out->frame.size));
+        post_frame(path, muster_bundle_add(&end->bundle, out->frame.size));
     }
     return true;
 }
 
 /* Whether a device is still reading an earlier segment of the message. */
-static bool is_being_read(struct verbs_link *link, const struct muster_transfer *transfer,
+static bool is_being_read(struct muster_verbs_link *end, const struct muster_transfer *transfer,
                           uint64_t until)
 {
-    for (uint64_t number = link->bundle.first_out; number != until; number++) {
-        const struct verbs_out_frame *out = muster_verbs_out(link, number);
+    for (uint64_t number = end->bundle.first_out; number != until; number++) {
+        const struct muster_verbs_out_frame *out = muster_verbs_out(end, number);
         if (out->frame.transfer == transfer && !out->copied &&
-            !muster_bundle_is_acknowledged(&link->bundle, number)) {
+            !muster_bundle_is_acknowledged(&end->bundle, number)) {
             return true;
         }
     }
     return false;
 }
 
-/* The frame's memory is not needed any more. If it is the last of its transfer, and no earlier
- * segment is being read, the transfer is complete. */
-static void complete_frame(struct verbs_link *link, uint64_t number)
+/* The device does not need the frame's memory any more. If this is the last frame of its transfer,
+ * and no earlier segment is being read, completes the transfer. */
+static void complete_frame(struct muster_verbs_link *end, uint64_t number)
 {
-    struct verbs_out_frame *out = muster_verbs_out(link, number);
+    struct muster_verbs_out_frame *out = muster_verbs_out(end, number);
     const struct muster_outgoing frame = out->frame;
-    if (frame.transfer == NULL || (frame.last && is_being_read(link, frame.transfer, number))) {
+    if (frame.transfer == NULL || (frame.last && is_being_read(end, frame.transfer, number))) {
         return;
     }
     out->frame.transfer = NULL; /* before the done function, which may post the next message */
     if (frame.last) {
-        muster_verbs_end_registrations(link->verbs, frame.transfer);
+        muster_verbs_end_registrations(end->verbs, frame.transfer);
     }
-    muster_match_sent(&link->match, &frame);
+    muster_match_sent(&end->match, &frame);
 }
 
 /* The payload cannot be copied from the GPU: the transfer fails, and its operation will be
  * withdrawn. */
-static bool fail_transfer(struct verbs_link *link, struct muster_transfer *transfer)
+static bool fail_transfer(struct muster_verbs_link *end, struct muster_transfer *transfer)
 {
-    (void)muster_transfer_list_pop(&link->match.ready);
-    muster_verbs_end_registrations(link->verbs, transfer);
-    muster_transfer_complete(link->link, transfer, MUSTER_FATAL);
-    muster_link_mark(link->link); /* there may be more to send */
+    (void)muster_transfer_list_pop(&end->match.ready);
+    muster_verbs_end_registrations(end->verbs, transfer);
+    muster_transfer_complete(end->link, transfer, MUSTER_FATAL);
+    muster_link_mark(end->link); /* there may be more to send */
     return false;
 }
 
 /* Copies the next bytes from the GPU into the next send slot. */
-static bool copy_from_gpu(const struct verbs_path *path, const struct muster_transfer *transfer,
-                          const unsigned char *data, uint32_t size)
+static bool copy_from_gpu(const struct muster_verbs_path *path,
+                          const struct muster_transfer *transfer, const unsigned char *data,
+                          uint32_t size)
 {
-    struct muster_link *link = path->link->link;
+    struct muster_link *link = path->end->link;
     int64_t started_ns = muster_link_clock(link);
     unsigned char *to = muster_verbs_send_slot(path, next_slot(path)) + MUSTER_FRAME_SIZE;
     if (muster_gpu_copy(transfer->gpu, to, data, size) != MUSTER_OK) {
@@ -289,24 +292,26 @@ static bool copy_from_gpu(const struct verbs_path *path, const struct muster_tra
     return true;
 }
 
-/* Sends a whole message, or a segment of one. Counts frames whose memory a device reads. False:
- * there is nothing to send, or no room. */
-static bool send_data(struct verbs_link *link, uint32_t *large_count)
+/* Sends a whole message, or a segment of one. The device reads the payload from registered memory
+ * if it is large or in a GPU; a payload that is small, or cannot be registered, is copied into a
+ * slot. *large_count counts the frames that a device reads. False: there is nothing to send, or no
+ * room. */
+static bool send_data(struct muster_verbs_link *end, uint32_t *large_count)
 {
-    struct muster_match *match = &link->match;
+    struct muster_match *match = &end->match;
     struct muster_transfer *transfer = match->ready.first;
-    if (transfer == NULL || !muster_bundle_has_room(&link->bundle)) {
+    if (transfer == NULL || !muster_bundle_has_room(&end->bundle)) {
         return false;
     }
     unsigned char *data = NULL;
     uint64_t left = muster_match_remaining(transfer, &data);
     bool of_gpu = transfer->gpu != NULL && left > 0;
     bool large = left > VERBS_SLOT_PAYLOAD || of_gpu;
-    struct verbs_path *path = choose_path(link, large);
+    struct muster_verbs_path *path = choose_path(end, large);
     if (path == NULL) {
         return false;
     }
-    struct verbs_out_frame *out = next_record(link);
+    struct muster_verbs_out_frame *out = next_record(end);
     uint32_t size = left < VERBS_SEGMENT_PAYLOAD ? (uint32_t)left : VERBS_SEGMENT_PAYLOAD;
     bool direct =
         large && path->peer.segments > 0 && hold_registrations(path, transfer, data, size, out);
@@ -314,7 +319,7 @@ static bool send_data(struct verbs_link *link, uint32_t *large_count)
     if (of_gpu && !direct &&
         !copy_from_gpu(path, transfer, data,
                        size < VERBS_SLOT_PAYLOAD ? size : VERBS_SLOT_PAYLOAD)) {
-        return fail_transfer(link, transfer);
+        return fail_transfer(end, transfer);
     }
     (void)muster_match_next(match, &out->frame);
     if (of_gpu && !direct) {
@@ -322,29 +327,30 @@ static bool send_data(struct verbs_link *link, uint32_t *large_count)
     }
     out->copied = !direct;
     *large_count += direct;
-    uint64_t number = muster_bundle_add(&link->bundle, out->frame.size);
+    uint64_t number = muster_bundle_add(&end->bundle, out->frame.size);
     post_frame(path, number);
     if (out->copied) {
-        complete_frame(link, number);
+        complete_frame(end, number);
     }
     return true;
 }
 
-/* Frames to be sent again go first: the peer waits for the lowest number. */
-bool muster_verbs_retransmit(struct verbs_link *link)
+/* Comes before new frames: the peer waits for the lowest number. */
+bool muster_verbs_retransmit(struct muster_verbs_link *end)
 {
     uint64_t number = 0;
-    while ((number = muster_bundle_next_waiting(&link->bundle, number)) != link->bundle.next_out) {
-        struct verbs_out_frame *out = muster_verbs_out(link, number);
-        struct verbs_path *path = choose_path(link, !out->copied);
+    while ((number = muster_bundle_next_waiting(&end->bundle, number)) != end->bundle.next_out) {
+        struct muster_verbs_out_frame *out = muster_verbs_out(end, number);
+        struct muster_verbs_path *path = choose_path(end, !out->copied);
         if (path == NULL) {
             return false;
         }
         if (!out->copied && (path->peer.segments == 0 ||
                              !hold_registrations(path, out->frame.transfer, out->frame.data,
                                                  out->frame.size, out))) {
-            muster_verbs_note_failure(path, "no memory to send again what another path has lost");
-            muster_link_mark(link->link);
+            muster_verbs_note_failure(
+                path, "no registered memory to retransmit the frames of a lost path");
+            muster_link_mark(end->link);
             return false;
         }
         unsigned char *copy = TAKE(out->copy);
@@ -354,9 +360,10 @@ bool muster_verbs_retransmit(struct verbs_link *link)
     return true;
 }
 
-/* The peer may be waiting for credits, and there was no frame to return them with. At most three
- * such sends are under way: for each the peer has used at least four of its twelve credits. */
-static void return_credits(struct verbs_path *path)
+/* Returns credits by a send of their own: the peer may be waiting for them, and no frame was there
+ * to carry them. At most three such sends are under way: for each of them the peer has used at
+ * least four of its twelve credits. */
+static void return_credits(struct muster_verbs_path *path)
 {
     if ((path->credits_owed >= VERBS_CREDITS_HELD ||
          path->segment_credits_owed >= VERBS_SEGMENTS_HELD) &&
@@ -365,19 +372,19 @@ static void return_credits(struct verbs_path *path)
     }
 }
 
-void muster_verbs_flush(struct verbs_link *link)
+void muster_verbs_flush(struct muster_verbs_link *end)
 {
     uint32_t large_count = 0;
-    bool more = muster_verbs_retransmit(link) && send_control(link);
+    bool more = muster_verbs_retransmit(end) && send_control(end);
     while (more && large_count < LARGE_MAX) {
-        more = send_data(link, &large_count);
+        more = send_data(end, &large_count);
     }
     if (more) {
-        muster_link_mark(link->link);
+        muster_link_mark(end->link);
     }
-    for (uint32_t i = 0; i < link->path_end; i++) {
-        if (link->paths[i] != NULL) {
-            return_credits(link->paths[i]);
+    for (uint32_t i = 0; i < end->path_end; i++) {
+        if (end->paths[i] != NULL) {
+            return_credits(end->paths[i]);
         }
     }
 }
@@ -385,55 +392,56 @@ void muster_verbs_flush(struct verbs_link *link)
 /* Acknowledged --------------------------------------------------------------------------------- */
 
 /* For frames whose memory the device has read. */
-static void trace_write(const struct verbs_link *link, const struct verbs_out_frame *out)
+static void trace_write(const struct muster_verbs_link *end,
+                        const struct muster_verbs_out_frame *out)
 {
     const struct muster_transfer *transfer = out->frame.transfer;
     if (transfer != NULL && !out->copied) {
         uint64_t offset = (uint64_t)(out->frame.data - (unsigned char *)transfer->data);
-        muster_link_add_part(link->link, transfer,
+        muster_link_add_part(end->link, transfer,
                              (struct muster_link_part){MUSTER_TIMELINE_WRITE, out->posted_ns,
                                                        offset, out->frame.size});
     }
 }
 
-void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot)
+void muster_verbs_acknowledged(struct muster_verbs_path *path, uint32_t slot)
 {
     uint64_t number = path->slot_frames[slot];
     path->free_slots |= 1U << slot;
     if (number != 0) {
-        struct verbs_out_frame *out = muster_verbs_out(path->link, number);
-        trace_write(path->link, out);
-        muster_bundle_acknowledge(&path->link->bundle, number);
+        struct muster_verbs_out_frame *out = muster_verbs_out(path->end, number);
+        trace_write(path->end, out);
+        muster_bundle_acknowledge(&path->end->bundle, number);
         muster_verbs_release_registrations(out);
     }
 }
 
-void muster_verbs_end_sends(struct verbs_link *link)
+void muster_verbs_end_sends(struct muster_verbs_link *end)
 {
-    struct muster_bundle *bundle = &link->bundle;
+    struct muster_bundle *bundle = &end->bundle;
     for (uint64_t number = bundle->first_out; number != bundle->next_out; number++) {
         if (muster_bundle_is_acknowledged(bundle, number)) {
-            complete_frame(link, number);
+            complete_frame(end, number);
         }
     }
     uint64_t oldest = 0;
     while (muster_bundle_retire(bundle, &oldest)) {
-        assert(muster_verbs_out(link, oldest)->frame.transfer ==
-               NULL); /* complete: nothing before it is being read */
+        assert(muster_verbs_out(end, oldest)->frame.transfer ==
+               NULL); /* no earlier frame is being read any more */
     }
 }
 
 /* The end of a path, and of all --------------------------------------------------------------- */
 
-bool muster_verbs_abandon_sends(struct verbs_path *path)
+bool muster_verbs_abandon_sends(struct muster_verbs_path *path)
 {
-    struct verbs_link *link = path->link;
-    for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct verbs_out_frame *out = muster_verbs_out(link, number);
-        if (muster_bundle_carrier(&link->bundle, number) != path->place) {
+    struct muster_verbs_link *end = path->end;
+    for (uint64_t number = end->bundle.first_out; number != end->bundle.next_out; number++) {
+        struct muster_verbs_out_frame *out = muster_verbs_out(end, number);
+        if (muster_bundle_carrier(&end->bundle, number) != path->place) {
             continue;
         }
-        muster_bundle_put_back(&link->bundle, number);
+        muster_bundle_put_back(&end->bundle, number);
         muster_verbs_release_registrations(out);
         if (!out->copied || out->frame.size == 0) {
             continue;
@@ -448,10 +456,10 @@ bool muster_verbs_abandon_sends(struct verbs_path *path)
     return true;
 }
 
-void muster_verbs_finish_sends(struct verbs_link *link)
+void muster_verbs_finish_sends(struct muster_verbs_link *end)
 {
-    for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct verbs_out_frame *out = muster_verbs_out(link, number);
+    for (uint64_t number = end->bundle.first_out; number != end->bundle.next_out; number++) {
+        struct muster_verbs_out_frame *out = muster_verbs_out(end, number);
         muster_verbs_release_registrations(out);
         free(TAKE(out->copy));
         out->frame.transfer = NULL;

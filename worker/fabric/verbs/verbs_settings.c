@@ -27,7 +27,8 @@ static muster_status check_numbers(const muster_options *options)
                                                                    MUSTER_VERBS_CONNECTIONS_MAX});
 }
 
-static muster_status fill(const muster_options *options, struct muster_verbs_settings *settings)
+static muster_status copy_options(const muster_options *options,
+                                  struct muster_verbs_settings *settings)
 {
     uint32_t gid = 0;
     settings->encrypted = options->tls_certificate != NULL;
@@ -51,7 +52,7 @@ muster_status muster_verbs_parse(const muster_options *options, bool *used, void
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
     settings->required = *used;
-    muster_status status = fill(options, settings);
+    muster_status status = copy_options(options, settings);
     if (status != MUSTER_OK) {
         muster_verbs_free_settings(settings);
         return status;

@@ -26,7 +26,7 @@ unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *r
     return arrival->piece + arrival->carried;
 }
 
-/* Without the lock, since it may take long. */
+/* Releases the lock meanwhile, because reducing may take long. */
 static void call_consume(struct muster_match *match, struct muster_transfer *receive,
                          uint64_t offset, const unsigned char *data, uint32_t size)
 {

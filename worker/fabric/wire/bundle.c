@@ -160,7 +160,8 @@ static bool has_arrived(const struct muster_bundle *bundle, uint64_t number)
     return (bundle->arrived[number % MUSTER_BUNDLE_AHEAD_MAX / 64] & bit_of(number)) != 0;
 }
 
-enum muster_bundle_arrival muster_bundle_judge(const struct muster_bundle *bundle, uint64_t number)
+enum muster_bundle_arrival muster_bundle_classify(const struct muster_bundle *bundle,
+                                                  uint64_t number)
 {
     if (number < bundle->next_in) {
         return MUSTER_BUNDLE_DUPLICATE;
@@ -173,7 +174,7 @@ enum muster_bundle_arrival muster_bundle_judge(const struct muster_bundle *bundl
 
 enum muster_bundle_arrival muster_bundle_arrive(struct muster_bundle *bundle, uint64_t number)
 {
-    enum muster_bundle_arrival arrival = muster_bundle_judge(bundle, number);
+    enum muster_bundle_arrival arrival = muster_bundle_classify(bundle, number);
     if (arrival == MUSTER_BUNDLE_NEW) {
         *word_of(bundle, number) |= bit_of(number);
     }

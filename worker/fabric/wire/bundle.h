@@ -1,7 +1,7 @@
 /*
  * The frames of a link that has several paths: their numbers, the window of those that the peer has
  * not acknowledged, the path that carries each of them, and the order in which they are delivered.
- * TCP connections and RDMA queue pairs use it alike. The numbering is that of Multipath TCP's data
+ * Used for TCP connections and for RDMA queue pairs. The numbering is that of Multipath TCP's data
  * sequence (RFC 8684, section 3.3), with frames in place of bytes.
  *
  * Pure: no memory, sockets, clocks or locks. What belongs to a frame (its bytes, its transfer) is
@@ -17,9 +17,9 @@
  * numbers, so the window is [first_out, next_out).
  *
  * A frame that comes in is new, a duplicate (its first path was lost before the acknowledgement
- * came back), or too far ahead, which breaks the rules: a peer has at most a window of frames out.
- * Frames are delivered in the order of their numbers; those that arrive ahead of a missing one
- * wait.
+ * came back), or too far ahead. The latter violates the protocol: a peer has at most a window of
+ * unacknowledged frames. Frames are delivered in the order of their numbers; those that arrive
+ * ahead of a missing one wait.
  */
 #ifndef MUSTER_WORKER_FABRIC_WIRE_BUNDLE_H
 #define MUSTER_WORKER_FABRIC_WIRE_BUNDLE_H
@@ -35,7 +35,7 @@ enum {
 };
 
 struct muster_bundle_limits {
-    uint64_t first_number; /* of the first frame, in both directions; alike at both ends */
+    uint64_t first_number; /* of the first frame, in both directions; the same at both ends */
     uint64_t window_bytes; /* no frame is added once as many bytes of payload are in the window */
     uint32_t ahead_max;    /* at most MUSTER_BUNDLE_AHEAD_MAX, at least the peer's window */
 };
@@ -47,7 +47,7 @@ struct muster_bundle {
     uint64_t first_out, next_out;
     uint64_t out_bytes;     /* payloads in the window */
     uint32_t waiting_count; /* frames that no path carries */
-    uint32_t turn;          /* the path that is asked first for the next frame */
+    uint32_t turn;          /* where the search for a path for the next frame begins */
     struct {
         uint32_t payload_size;
         uint8_t path; /* MUSTER_BUNDLE_NO_PATH: it waits, or is acknowledged */
@@ -116,7 +116,8 @@ enum muster_bundle_arrival {
 };
 
 /* What a frame of this number would be. */
-enum muster_bundle_arrival muster_bundle_judge(const struct muster_bundle *bundle, uint64_t number);
+enum muster_bundle_arrival muster_bundle_classify(const struct muster_bundle *bundle,
+                                                  uint64_t number);
 
 /* A whole frame has arrived; a new one is noted. A duplicate makes an acknowledgement due: the peer
  * does not know that the frame has arrived. */

@@ -8,7 +8,7 @@
 void *muster_bundle_open_end(const struct muster_pending_connection *pending,
                              const struct muster_link *link)
 {
-    bool here = link->state == MUSTER_LINK_OPEN && link->transport == pending->all;
+    bool here = link->state == MUSTER_LINK_OPEN && link->transport == pending->pending_list;
     return here ? link->end : NULL;
 }
 
@@ -41,7 +41,7 @@ void muster_bundle_path_missing(const struct muster_bundle_opening *opening,
     }
     if (dialler->failed_path_dials == MUSTER_PATH_RETRY_LOGGED &&
         dialler->redial_ns == MUSTER_NEVER) {
-        muster_log(MUSTER_LOG_INFO, "peer=%u host=%s goes on with %u of %u paths", link->rank,
+        muster_log(MUSTER_LOG_INFO, "peer=%u host=%s continues with %u of %u paths", link->rank,
                    link->peer.host, open, opening->wanted);
     }
     muster_dialler_retry_path(dialler);

@@ -1,7 +1,7 @@
 /*
- * The paths of an open link, as a set: whether a peer's attempt is for one more of them, what is
- * counted and logged when one opens or is lost, and when a missing one is dialled again
- * (dialler.h has the back-off). Only the end that has dialled a link dials its paths.
+ * The paths of an open link, as a set: finds out whether a peer's connection is one more of them,
+ * counts and logs paths that open or are lost, and dials missing paths again (dialler.h has the
+ * back-off). Only the end that has dialled a link dials its paths.
  *
  * Threads: the fabric's lock.
  */
@@ -24,11 +24,12 @@ void *muster_bundle_open_end(const struct muster_pending_connection *pending,
 /* One more path of an open link has opened. */
 void muster_bundle_path_opened(const struct muster_dialler *dialler);
 
-/* An open path is lost, `left` others are open: counts and logs it, and dials again soon. */
+/* An open path is lost, and `left` others are open: counts and logs the loss, and dials again soon.
+ */
 void muster_bundle_path_lost(const struct muster_bundle_opening *opening,
                              struct muster_dialler *dialler, uint32_t left, const char *what);
 
-/* A path could not be opened, `open` others are: dials again, after ever longer pauses. */
+/* A path could not be opened, and `open` others are open: dials again after a back-off. */
 void muster_bundle_path_missing(const struct muster_bundle_opening *opening,
                                 struct muster_dialler *dialler, uint32_t open);
 

@@ -1,6 +1,6 @@
 /*
- * The slots of struct muster_transport that are alike for transports which carry frames and whose
- * links begin with a connection and a hello: TCP, shared memory, RDMA. The object of such a
+ * The slots of struct muster_transport that are the same for all transports which carry frames and
+ * whose links begin with a connection and a hello: TCP, shared memory, RDMA. The object of such a
  * transport begins with a struct muster_pending_connections, and its link->end with a struct
  * muster_dialler.
  *

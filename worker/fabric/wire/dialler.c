@@ -1,4 +1,4 @@
-/* When a member dials next, after a failure. */
+/* Computes when a member dials next after a failure. */
 #include "worker/fabric/wire/dialler.h"
 
 #include "worker/base/clock.h"

@@ -13,9 +13,9 @@
 struct muster_match;
 
 enum {
-    MUSTER_CROSSED_MS = 200,          /* wait for the peer's connection, then dial again */
-    MUSTER_DIALS_MAX = 6,             /* that the peer closes without an answer */
-    MUSTER_REDIAL_MS = 10,            /* back-off before the first retry; doubles */
+    MUSTER_CROSSED_MS = 200, /* how long to wait for the peer's connection before dialling again */
+    MUSTER_DIALS_MAX = 6,    /* dials that the peer closes without an answer */
+    MUSTER_REDIAL_MS = 10,   /* back-off before the first retry; doubles */
     MUSTER_PATH_RETRY_MS = 100,       /* likewise, for a missing path of an open link */
     MUSTER_PATH_RETRY_DOUBLINGS = 13, /* to 14 min: a dial can cost the fabric a second */
     MUSTER_PATH_RETRY_LOGGED = 8,     /* after so many failed dials a line is logged */
@@ -33,7 +33,8 @@ struct muster_dialler {
 /* The peer closed the connection without an answer, perhaps because it has too many pending ones:
  * dials again after a back-off. False: this was the last of MUSTER_DIALS_MAX. */
 bool muster_dialler_retry(struct muster_dialler *dialler);
-/* The peer's own connection counts. If it does not arrive, this member dials again. */
+/* The link uses the peer's own connection instead. If that does not arrive, this member dials
+ * again. */
 void muster_dialler_crossed(struct muster_dialler *dialler);
 /* A missing path of an open link could not be opened: dials again after a back-off, which doubles
  * up to a bound, without end. Does nothing if a dial is due already. */

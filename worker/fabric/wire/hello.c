@@ -11,7 +11,7 @@ enum {
     AT_MAGIC = 0,       /* 8 */
     AT_VERSION = 8,     /* 2 */
     AT_VERDICT = 10,    /* 2; answers only */
-    AT_CHECKSUM = 12,   /* 4, of what stands before and behind it */
+    AT_CHECKSUM = 12,   /* 4, of the bytes before and after it */
     AT_GENERATION = 16, /* 8 */
     AT_FROM = 24,       /* 36, no terminator */
     AT_TO = 60,         /* 36 */
@@ -123,7 +123,7 @@ const char *muster_verdict_text(enum muster_verdict verdict)
     case MUSTER_REFUSED_TLS:
         return "refused: it uses TLS, and this member does not";
     case MUSTER_REFUSED_PLAIN:
-        return "refused: it does without TLS, and this member uses it";
+        return "refused: it does not use TLS, and this member does";
     case MUSTER_WAIT:
         return "its generation has not begun";
     case MUSTER_REFUSED_VERBS:

@@ -18,7 +18,7 @@ struct muster_hello {
     char from[MUSTER_UUID_SIZE];
     char to[MUSTER_UUID_SIZE];
     char token[MUSTER_TOKEN_SIZE];
-    uint32_t ticket;     /* alike in all connections of one opening of a link; 0: none */
+    uint32_t ticket;     /* the same in all connections of one opening of a link; 0: none */
     uint8_t index;       /* of this connection; number 0 opens the link */
     uint8_t connections; /* that the link is to have */
 };
@@ -29,7 +29,7 @@ enum muster_verdict {
     MUSTER_REFUSED_VERSION = 2,
     MUSTER_REFUSED_TOKEN = 3,
     MUSTER_REFUSED_UNKNOWN = 4, /* the dialler is no member here, or dialled another member */
-    MUSTER_REFUSED_CROSSED = 5, /* both members have dialled, and the other connection counts */
+    MUSTER_REFUSED_CROSSED = 5, /* both members have dialled, and the other connection is used */
     MUSTER_REFUSED_LOST = 6,    /* the link was lost in this generation */
     MUSTER_REFUSED_MEMORY = 7,  /* not over shared memory: the next transport is to be tried */
     MUSTER_REFUSED_TLS = 8,     /* the dialler has no TLS, the acceptor uses it */

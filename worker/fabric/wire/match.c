@@ -123,7 +123,7 @@ void muster_match_queue_matched(struct muster_match *match, struct muster_unexpe
     muster_link_mark(match->link);
 }
 
-/* A stored grant comes first: its peer has posted the receive. */
+/* A stored grant is handled first: the peer has posted the receive already. */
 void muster_match_post_send(struct muster_match *match, struct muster_transfer *transfer)
 {
     struct muster_unexpected *grant =
@@ -174,8 +174,8 @@ void muster_match_abort(struct muster_match *match, const struct muster_operatio
     queue_control(match, &frame, reason);
 }
 
-/* Also for a send that waits for a grant: its offer may have arrived after the operation had ended
- * at the peer, and was dropped there. */
+/* Sends it also for a send that waits for a grant: the offer may have arrived after the operation
+ * had ended at the peer, which then dropped it. */
 void muster_match_send_signature(struct muster_match *match,
                                  const struct muster_operation_id *operation)
 {
@@ -218,7 +218,7 @@ static void drop_matched(struct muster_match *match, const struct muster_operati
     }
 }
 
-/* Of the operation, or all with NULL. */
+/* Drops the gets of the operation; all gets if that is NULL. */
 static void drop_gets(struct muster_match *match, const struct muster_operation_id *operation)
 {
     struct muster_unexpected *get = NULL;

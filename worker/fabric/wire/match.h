@@ -41,7 +41,7 @@
  *                                                            sender has withdrawn, or is dead
  *
  * A message of other size or call ends the transfer with MUSTER_INVALID. Other frames than these
- * break the rules, and the link is lost. README.md says why this cannot deadlock.
+ * violate the protocol, and the link is lost. README.md says why this cannot deadlock.
  *
  * Threads: the fabric's lock. Functions that call consume functions release it meanwhile, and say
  * so.
@@ -55,7 +55,7 @@
 
 enum { MUSTER_PIECE_BYTES = 128 * 1024 }; /* passed to consume at once; half of a usual L2 cache */
 
-/* Encoded frames, one behind the other. */
+/* Encoded frames, one after the other. */
 struct muster_frame_queue {
     unsigned char *bytes;
     size_t start, end, room;
@@ -96,7 +96,7 @@ struct muster_match {
 void muster_match_peer_left(struct muster_match *match, struct muster_transfer_list *ret_sends);
 /* Moves all sends to ret_sends and frees the rest. */
 void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends);
-/* Slots of struct muster_transport, to which a transport passes its own on. */
+/* For the slots of struct muster_transport that have the same names. */
 void muster_match_post_send(struct muster_match *match, struct muster_transfer *transfer);
 void muster_match_post_receive(struct muster_match *match, struct muster_transfer *transfer);
 /* Called when the transport no longer has frames of these sends. */
@@ -108,7 +108,7 @@ void muster_match_send_signature(struct muster_match *match,
                                  const struct muster_operation_id *operation);
 void muster_match_goodbye(struct muster_match *match);
 void muster_match_begin_generation(struct muster_match *match);
-/* So many bytes of the peer's eager window are free again: credit for it is sent. */
+/* `bytes` of the peer's eager window are free again: credit for them is sent. */
 void muster_match_credit(struct muster_match *match, uint64_t bytes);
 
 /* Sending ------------------------------------------------------------------------------------ */
@@ -135,13 +135,14 @@ void muster_match_unsent(struct muster_match *match, const struct muster_outgoin
 
 /* Getting ------------------------------------------------------------------------------------ */
 
-/* The receive of this get; NULL if it has ended otherwise. */
+/* The receive of this get; NULL if the receive has ended for another reason. */
 struct muster_transfer *muster_match_get_receive(const struct muster_match *match,
                                                  const struct muster_unexpected *get);
-/* All of the data has been read: completes the receive and tells the sender. Frees the get. */
+/* All of the data has been read: completes the receive and sends GET_DONE. Frees the get. */
 void muster_match_get_done(struct muster_match *match, struct muster_unexpected *get);
-/* The data cannot be read: has the sender send it, if nothing has been read so far. Otherwise the
- * sender has withdrawn or is dead, and the receive ends for that reason later. Frees the get. */
+/* The data cannot be read. If nothing has been read so far, grants the message, so that the sender
+ * sends it. Otherwise the sender has withdrawn or is dead, and the receive ends later for that
+ * reason. Frees the get. */
 void muster_match_get_failed(struct muster_match *match, struct muster_unexpected *get);
 
 /* Receiving ---------------------------------------------------------------------------------- */
@@ -168,14 +169,15 @@ struct muster_arrival {
     char text[MUSTER_REASON_SIZE];
 };
 
-/* A header has arrived. MUSTER_INVALID: the peer breaks the rules, the link is to be closed. */
+/* A header has arrived. MUSTER_INVALID: the peer violates the protocol, the link is to be closed.
+ */
 MUSTER_CHECKED muster_status muster_match_header(struct muster_match *match,
                                                  const struct muster_frame *frame,
                                                  struct muster_arrival *arrival);
 
 /* Where the next bytes of the payload go, and how many at most. */
 unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *ret_size);
-/* So many bytes have been written there. Releases the lock while they are consumed. */
+/* `size` bytes have been written there. Releases the lock while they are consumed. */
 void muster_arrival_filled(struct muster_match *match, struct muster_arrival *arrival,
                            uint32_t size);
 
@@ -199,7 +201,7 @@ void muster_arrival_finish(struct muster_arrival *arrival);
 
 /* Queues ------------------------------------------------------------------------------------- */
 
-/* Room for so many bytes at the end; NULL if there is no memory. */
+/* Room for `size` bytes at the end; NULL if there is no memory. */
 unsigned char *muster_frame_queue_extend(struct muster_frame_queue *queue, size_t size);
 
 #endif

@@ -9,7 +9,8 @@
 
 /* Frames ------------------------------------------------------------------------------------- */
 
-/* Compares the frame with the receive, which ends with MUSTER_INVALID if call or size differ. */
+/* Compares call and size of the frame with those of the receive. If they differ, ends the receive
+ * with MUSTER_INVALID. */
 static bool matches_receive(struct muster_match *match, struct muster_transfer *receive,
                             const struct muster_frame *frame)
 {
@@ -35,6 +36,8 @@ static void place_in_receive(struct muster_arrival *arrival, struct muster_trans
     arrival->place = receive->consume != NULL ? MUSTER_PLACE_CONSUME : MUSTER_PLACE_DATA;
 }
 
+/* The payload goes into its receive, if that is posted; is dropped, if the message is stale or
+ * differs from the receive; or else is stored as an unexpected message, within the eager window. */
 static muster_status begin_eager(struct muster_match *match, struct muster_arrival *arrival)
 {
     const struct muster_frame *frame = &arrival->frame;
@@ -94,8 +97,8 @@ static muster_status check_get_frames(const struct muster_match *match,
                : MUSTER_OK;
 }
 
-/* Credit counts at once. Where the payload goes is decided now, for kinds that have one; what the
- * frame means is handled by muster_match_arrived(), when all of it is there. */
+/* Credit is added at once. For kinds with a payload this decides where the payload goes;
+ * muster_match_arrived() handles the frame when all of it has arrived. */
 muster_status muster_match_header(struct muster_match *match, const struct muster_frame *frame,
                                   struct muster_arrival *arrival)
 {
@@ -330,6 +333,8 @@ static void deliver_stored(struct muster_match *match, const struct muster_unexp
     complete_receive(match, receive);
 }
 
+/* A stored eager message no longer occupies the window: its credit is returned before the delivery,
+ * whose done function may post the next message. */
 bool muster_match_progress(struct muster_match *match, unsigned char *piece)
 {
     while (match->matched != NULL) {

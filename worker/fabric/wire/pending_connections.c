@@ -13,8 +13,8 @@
 #include <unistd.h>
 #include <utlist.h>
 
-/* A connection that was accepted less than 100 ms ago may be a member's, and its hello on the way.
- */
+/* A connection that was accepted less than 100 ms ago may be a member's whose hello is still on the
+ * way: it is not closed to make room. */
 static const int64_t protected_ns = (MUSTER_HELLO_MS - 100) * INT64_C(1000000);
 
 static const int64_t warn_interval_ns = INT64_C(60) * 1000 * 1000 * 1000;
@@ -29,7 +29,7 @@ void *muster_pending_create(struct muster_pending_connections *pending_list, siz
         close(watch->fd);
         return NULL;
     }
-    pending->all = pending_list;
+    pending->pending_list = pending_list;
     pending->watch = *watch;
     pending->watch.ready = pending_list->ops->connection.ready;
     pending->phase = phase;
@@ -46,8 +46,8 @@ void *muster_pending_create(struct muster_pending_connections *pending_list, siz
 
 static void leave_phase(const struct muster_pending_connection *pending)
 {
-    pending->all->hello_count -= pending->phase == MUSTER_PHASE_HELLO;
-    pending->all->parked_count -= pending->phase == MUSTER_PHASE_PARKED;
+    pending->pending_list->hello_count -= pending->phase == MUSTER_PHASE_HELLO;
+    pending->pending_list->parked_count -= pending->phase == MUSTER_PHASE_PARKED;
 }
 
 bool muster_pending_is_closed(const struct muster_pending_connection *pending)
@@ -62,7 +62,7 @@ void muster_pending_remove(struct muster_pending_connection *pending)
         return;
     }
     leave_phase(pending);
-    DL_DELETE(pending->all->list, pending);
+    DL_DELETE(pending->pending_list->list, pending);
     pending->phase = MUSTER_PHASE_OPEN;
     pending->deadline_ns = MUSTER_NEVER;
 }
@@ -78,7 +78,7 @@ void muster_pending_refuse_because(struct muster_pending_connection *pending,
                                    enum muster_rejection kind, const char *why)
 {
     char from[MUSTER_ADDRESS_SIZE];
-    struct muster_pending_connections *pending_list = pending->all;
+    struct muster_pending_connections *pending_list = pending->pending_list;
     muster_address_print_as(pending_list->ops->name, &pending->remote, from);
     muster_rejections_note(&pending_list->rejections, kind, from, why, muster_clock_ns());
     pending_list->fabric->figures.connections_rejected++;
@@ -108,7 +108,7 @@ int muster_pending_count_received(ssize_t got, uint32_t size_bytes, uint32_t *ha
 void muster_pending_refuse_with(struct muster_pending_connection *pending,
                                 enum muster_verdict verdict, enum muster_rejection kind)
 {
-    (void)pending->all->ops->connection.answer(pending, verdict); /* a courtesy */
+    (void)pending->pending_list->ops->connection.answer(pending, verdict); /* best effort */
     muster_pending_refuse(pending, kind);
 }
 
@@ -117,7 +117,7 @@ void muster_pending_refuse_with(struct muster_pending_connection *pending,
 static bool is_parked_already(const struct muster_pending_connection *pending)
 {
     const struct muster_pending_connection *each = NULL;
-    DL_FOREACH(pending->all->list, each)
+    DL_FOREACH(pending->pending_list->list, each)
     {
         if (each->phase == MUSTER_PHASE_PARKED && pending->hello.ticket != 0 &&
             each->hello.ticket == pending->hello.ticket &&
@@ -132,7 +132,7 @@ static bool is_parked_already(const struct muster_pending_connection *pending)
 /* Parks the connection and answers "wait", so that the peer knows that it has found this member. */
 static void park(struct muster_pending_connection *pending)
 {
-    struct muster_pending_connections *pending_list = pending->all;
+    struct muster_pending_connections *pending_list = pending->pending_list;
     if (pending->phase == MUSTER_PHASE_PARKED) {
         return;
     }
@@ -154,10 +154,11 @@ static void park(struct muster_pending_connection *pending)
     }
 }
 
-/* Once the link token is known, it is compared before the answer reveals anything else. */
+/* The link token is compared first, so that the answer to a stranger reveals nothing else. Before
+ * the first generation this member does not know the token, so the connection is parked. */
 static void check_hello(struct muster_pending_connection *pending)
 {
-    struct muster_pending_connections *pending_list = pending->all;
+    struct muster_pending_connections *pending_list = pending->pending_list;
     struct muster_fabric *fabric = pending_list->fabric;
     const struct muster_hello *hello = &pending->hello;
     bool for_us = strcmp(hello->to, fabric->member) == 0;
@@ -166,7 +167,7 @@ static void check_hello(struct muster_pending_connection *pending)
         return;
     }
     if (fabric->generation == 0 && for_us) {
-        park(pending); /* the link token is not known yet */
+        park(pending);
         return;
     }
     if (fabric->generation > 0 && !muster_token_equal(hello->token, fabric->token)) {
@@ -247,8 +248,8 @@ static enum muster_verdict verdict_for(struct muster_pending_connections *pendin
 
 bool muster_pending_claim_link(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    const struct muster_transport *ops = pending->all->ops;
-    enum muster_verdict verdict = verdict_for(pending->all, link);
+    const struct muster_transport *ops = pending->pending_list->ops;
+    enum muster_verdict verdict = verdict_for(pending->pending_list, link);
     if (verdict != MUSTER_WELCOME) {
         (void)ops->connection.answer(pending, verdict);
         ops->connection.close(pending);
@@ -259,12 +260,12 @@ bool muster_pending_claim_link(struct muster_pending_connection *pending, struct
     return true;
 }
 
-/* The peer sees the end of the connection, and dials again, too. */
+/* The peer sees the end of the connection, and also dials again. */
 void muster_pending_answer_failed(struct muster_pending_connection *pending,
                                   struct muster_link *link)
 {
     struct muster_dialler *end = link->end;
-    pending->all->ops->connection.close(pending);
+    pending->pending_list->ops->connection.close(pending);
     end->redial_ns = muster_clock_ns();
 }
 
@@ -283,7 +284,7 @@ void muster_pending_handle_refusal(struct muster_pending_connection *pending,
 {
     switch (verdict) {
     case MUSTER_REFUSED_CROSSED:
-        pending->all->ops->connection.close(pending);
+        pending->pending_list->ops->connection.close(pending);
         muster_dialler_crossed(link->end);
         break;
     case MUSTER_REFUSED_VERSION:
@@ -300,7 +301,7 @@ void muster_pending_handle_refusal(struct muster_pending_connection *pending,
 void muster_pending_handle_close(struct muster_pending_connection *pending,
                                  struct muster_link *link)
 {
-    pending->all->ops->connection.close(pending);
+    pending->pending_list->ops->connection.close(pending);
     if (!muster_dialler_retry(link->end)) {
         muster_link_try_next(link, "it closes the connection without an answer");
     }
@@ -343,14 +344,14 @@ bool muster_pending_make_room(struct muster_pending_connections *pending_list)
     int64_t now_ns = muster_clock_ns();
     struct muster_pending_connection *pending = NULL;
     if (pending_list->fabric->busy) {
-        return false; /* the leader may be using that connection */
+        return false; /* the leader may be using the connection that would be closed */
     }
     DL_FOREACH(pending_list->list, pending)
     {
         if (pending->phase == MUSTER_PHASE_HELLO) {
             int64_t left_ns = pending->deadline_ns - now_ns;
             if (!pending->extended && left_ns > protected_ns) {
-                return false; /* it has just been accepted, and the others later */
+                return false; /* the oldest one has just been accepted, and the others after it */
             }
             muster_pending_refuse(pending, MUSTER_REJECTED_TOO_MANY);
             return true;
@@ -366,7 +367,8 @@ static void watch_listeners(struct muster_pending_connections *pending_list, uin
     }
 }
 
-/* Not if a connection is in phase HELLO: it is closed at its deadline, which frees a descriptor. */
+/* Records that this process is out of descriptors, unless a connection is in phase HELLO: that one
+ * is closed at its deadline, which frees a descriptor. */
 static void note_out_of_descriptors(struct muster_pending_connections *pending_list, int error)
 {
     struct muster_fabric *fabric = pending_list->fabric;
@@ -444,7 +446,7 @@ static void time_out(struct muster_pending_connection *pending)
     } else if (pending->phase == MUSTER_PHASE_PARKED) {
         muster_pending_refuse(pending, MUSTER_REJECTED_NO_GENERATION);
     } else {
-        pending->all->ops->connection.timed_out(pending);
+        pending->pending_list->ops->connection.timed_out(pending);
     }
 }
 
@@ -469,7 +471,7 @@ static int64_t handle_deadlines(struct muster_pending_connections *pending_list,
     while (pending != NULL) {
         if (pending->deadline_ns <= now_ns && !extend_deadline(pending)) {
             time_out(pending);
-            pending = pending_list->list; /* which may have closed others, too */
+            pending = pending_list->list; /* time_out() may have closed other connections, too */
             due_ns = MUSTER_NEVER;
             continue;
         }
@@ -521,7 +523,7 @@ void muster_pending_connections_init(struct muster_pending_connections *pending_
     pending_list->accept_again_ns = MUSTER_NEVER;
 }
 
-/* The last one frees the transport's object. */
+/* Frees a listener; the last one also frees the transport's object. */
 static void free_listener(struct muster_watch *watch)
 {
     struct muster_listener *listener = (struct muster_listener *)watch;

@@ -17,8 +17,8 @@
  *   PARKED     its generation begins                          as a hello of this generation
  *   PROVING    the peer's proof arrives                       OPEN
  *
- * Either member of a link may dial. If both do, the connection dialled by the member with the
- * smaller UUID counts, and the acceptor of the other one answers "crossed".
+ * Either member of a link may dial. If both do, the link uses the connection that the member with
+ * the smaller UUID has dialled, and the acceptor of the other one answers "crossed".
  *
  * Threads: the fabric's lock.
  */
@@ -45,20 +45,21 @@ enum muster_phase {
     MUSTER_PHASE_GREETING = 2, /* our hello has been sent */
     MUSTER_PHASE_HELLO = 3,    /* accepted: the peer's hello has not arrived as a whole */
     MUSTER_PHASE_PARKED = 4,   /* accepted: the hello is of a generation that has not begun here */
-    MUSTER_PHASE_PROVING = 5, /* hello and answer are through; the transport needs one more proof */
-    MUSTER_PHASE_OPEN = 6,    /* not pending any more */
+    MUSTER_PHASE_PROVING =
+        5,                 /* hello and answer are exchanged; the transport needs one more proof */
+    MUSTER_PHASE_OPEN = 6, /* not pending any more */
 };
 
 /* One connection: the first member of the transport's record. */
 struct muster_pending_connection {
     struct muster_watch watch; /* first: the record is found by it */
-    struct muster_pending_connections *all;
+    struct muster_pending_connections *pending_list;
     enum muster_phase phase;
     int64_t deadline_ns;
-    bool extended;                                 /* the deadline has been extended, see timers */
+    bool extended; /* the deadline has been extended: see muster_pending_connections_timers() */
     struct muster_socket_address remote;           /* of an accepted one; size 0: dialled */
     struct muster_hello hello;                     /* once it has arrived */
-    struct muster_pending_connection *prev, *next; /* in all->list, unless OPEN */
+    struct muster_pending_connection *prev, *next; /* in pending_list->list, unless OPEN */
 };
 
 /* A listening descriptor. */
@@ -85,7 +86,8 @@ struct muster_pending_connections {
 void muster_pending_connections_init(struct muster_pending_connections *pending_list,
                                      struct muster_fabric *fabric,
                                      const struct muster_transport *ops);
-/* Accepts at one more listening descriptor. Takes it, also on failure. */
+/* Accepts connections at one more listening descriptor, and owns it from now on; on failure it is
+ * closed. */
 MUSTER_CHECKED muster_status
 muster_pending_connections_listen(struct muster_pending_connections *pending_list, int fd);
 /* Closes all connections and listeners. The transport's object is freed as soon as no thread can
@@ -104,7 +106,8 @@ int64_t muster_pending_connections_timers(struct muster_pending_connections *pen
                                           int64_t now_ns);
 
 /* Creates the record of a connection, of that size and zeroed but for its first member. Uses the
- * watch's descriptor, events and free(). Takes the descriptor, also on failure: NULL then. */
+ * watch's descriptor, events and free(). Owns the descriptor from now on; NULL: it failed, and the
+ * descriptor is closed. */
 void *muster_pending_create(struct muster_pending_connections *pending_list, size_t size_bytes,
                             enum muster_phase phase, const struct muster_watch *watch);
 /* Counts the bytes of a hello or an answer: recv() returned `got` for those that were missing of
@@ -124,12 +127,12 @@ void muster_pending_refuse_because(struct muster_pending_connection *pending,
 /* The same, after an answer with this verdict. */
 void muster_pending_refuse_with(struct muster_pending_connection *pending,
                                 enum muster_verdict verdict, enum muster_rejection kind);
-/* The whole hello has arrived: has the connection admitted, parked or rejected. */
+/* The whole hello has arrived: checks it, and admits, parks or rejects the connection. */
 void muster_pending_check_hello(struct muster_pending_connection *pending,
                                 const unsigned char bytes[MUSTER_HELLO_SIZE]);
-/* For the slot admit. True: this connection is to open the link, which has its end now and does not
- * dial. False: the peer has been answered that it is not, and the connection is closed. Both
- * members decide alike which of two crossing connections counts. */
+/* For the slot admit. True: this connection is to open the link, whose end has been created and
+ * does not dial. False: another connection opens the link, or none does; this one has been answered
+ * with the reason and closed. Both members choose the same one of two crossing connections. */
 bool muster_pending_claim_link(struct muster_pending_connection *pending, struct muster_link *link);
 /* The welcome could not be sent: closes the connection, and this member dials. */
 void muster_pending_answer_failed(struct muster_pending_connection *pending,

@@ -11,7 +11,7 @@ enum muster_rejection {
     MUSTER_REJECTED_GARBAGE = 3,
     MUSTER_REJECTED_VERSION = 4,
     MUSTER_REJECTED_TOKEN = 5,
-    MUSTER_REJECTED_UNKNOWN = 6,       /* no member, or for another member */
+    MUSTER_REJECTED_UNKNOWN = 6, /* the dialler is no member, or the hello is for another member */
     MUSTER_REJECTED_NO_GENERATION = 7, /* its generation did not begin here in time */
     MUSTER_REJECTED_PLAIN = 8,         /* without TLS, which this member uses */
     MUSTER_REJECTED_TLS = 9,           /* with TLS, which this member does not use */

@@ -35,12 +35,13 @@ bool muster_unexpected_insert(struct muster_unexpected_table *table,
 /* True if the whole message of this key is there. */
 bool muster_unexpected_holds(const struct muster_unexpected_table *table,
                              const struct muster_message_key *key);
-/* Takes out the frame with this key: a grant, or else an eager message or an offer. */
+/* Takes out the frame with this key: a grant if `grant` is true, otherwise an eager message or an
+ * offer. */
 struct muster_unexpected *muster_unexpected_take(struct muster_unexpected_table *table,
                                                  const struct muster_message_key *key, bool grant);
 
-/* Frees the frames of one operation; or, with NULL, those of generations before this one. Returns
- * the bytes of the eager window that are free again. */
+/* Frees the frames of one operation; if `operation` is NULL, the frames of all generations before
+ * this one. Returns the bytes of the eager window that are free again. */
 uint64_t muster_unexpected_drop(struct muster_unexpected_table *table,
                                 const struct muster_operation_id *operation, uint64_t generation);
 

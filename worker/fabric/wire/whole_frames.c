@@ -1,4 +1,4 @@
-/* Frames as wholes, from the matching and to it. */
+/* Passes whole frames between the matching and the transports. */
 #include "worker/fabric/wire/whole_frames.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ muster_status muster_whole_frame_consume(struct muster_match *match, struct must
     return MUSTER_OK;
 }
 
-/* Messages that arrived before their receives, and were posted since, are delivered first. */
+/* First delivers stored messages whose receives have been posted since. */
 static void complete_goodbye(struct muster_match *match, unsigned char *piece)
 {
     struct muster_link *link = match->link;
@@ -53,7 +53,6 @@ muster_status muster_whole_frame_complete(struct muster_match *match,
 void muster_whole_frame_reject(struct muster_link *link, bool goodbye_queued)
 {
     char what[MUSTER_REASON_SIZE];
-    (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
-                   muster_last_error());
+    (void)snprintf(what, sizeof what, "it violates the protocol: %.160s", muster_last_error());
     muster_link_fail(link, goodbye_queued ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST, what);
 }

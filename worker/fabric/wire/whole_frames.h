@@ -7,7 +7,7 @@
  * muster_whole_frame_complete(). Both call the users' functions, so a transport gives back the room
  * of a frame between the two: what a user posts in answer already carries the credit.
  *
- * Threads: the fabric's lock; what hands data to consume functions gives it up for that.
+ * Threads: the fabric's lock; functions that pass data to consume functions release it meanwhile.
  */
 #ifndef MUSTER_WORKER_FABRIC_WIRE_WHOLE_FRAMES_H
 #define MUSTER_WORKER_FABRIC_WIRE_WHOLE_FRAMES_H
@@ -19,19 +19,19 @@
 bool muster_whole_frame_next_control(struct muster_match *match,
                                      struct muster_outgoing *ret_outgoing);
 
-/* Moves the payload to where it belongs. Gives up the lock while it is consumed. MUSTER_INVALID:
- * the peer breaks the rules. */
+/* Moves the payload to where it belongs. Releases the lock while it is consumed. MUSTER_INVALID:
+ * the peer violates the protocol. */
 MUSTER_CHECKED muster_status muster_whole_frame_consume(struct muster_match *match,
                                                         struct muster_arrival *arrival,
                                                         const struct muster_frame *frame,
                                                         const unsigned char *payload);
 
-/* All of the payload is where it belongs. A GOODBYE ends the link; it may have ended otherwise, and
- * its end be closed. MUSTER_INVALID: the peer breaks the rules. */
+/* All of the payload is where it belongs. A GOODBYE ends the link. Afterwards the link may be
+ * closed for another reason, too. MUSTER_INVALID: the peer violates the protocol. */
 MUSTER_CHECKED muster_status muster_whole_frame_complete(struct muster_match *match,
                                                          struct muster_arrival *arrival);
 
-/* Ends the link of a peer that breaks the rules, in the words of muster_last_error(). */
+/* Ends the link of a peer that violates the protocol; muster_last_error() is the reason. */
 void muster_whole_frame_reject(struct muster_link *link, bool goodbye_queued);
 
 #endif

@@ -49,7 +49,7 @@ static bool write_some(struct both *both, size_t size, unsigned char *next)
     return true;
 }
 
-/* Reads at most so many bytes; returns their number. */
+/* Reads at most `most` bytes; returns how many it has read. */
 static size_t read_some(struct both *both, size_t most, unsigned char *next)
 {
     size_t there = muster_ring_available(&both->reader);

@@ -29,7 +29,7 @@ struct pretender {
 
 static int call(const struct rig *rig)
 {
-    struct shm_address address;
+    struct muster_shm_address address;
     struct sockaddr_un remote = {.sun_family = AF_UNIX};
     assert_true(muster_shm_address_parse(rig->peers[0].addresses[0], &address));
     memcpy(remote.sun_path + 1, address.name, strlen(address.name));
@@ -40,9 +40,9 @@ static int call(const struct rig *rig)
     return fd;
 }
 
-static struct shm_packet hello_of(const struct rig *rig, const char *token)
+static struct muster_shm_packet hello_of(const struct rig *rig, const char *token)
 {
-    struct shm_packet packet = {.kind = SHM_HELLO};
+    struct muster_shm_packet packet = {.kind = SHM_HELLO};
     struct muster_hello hello = {.generation = rig->generation};
     memcpy(hello.from, rig->peers[1].member, sizeof hello.from);
     memcpy(hello.to, rig->peers[0].member, sizeof hello.to);
@@ -52,7 +52,7 @@ static struct shm_packet hello_of(const struct rig *rig, const char *token)
 }
 
 /* 0 if the connection has ended, else the verdict. */
-static uint64_t await_answer(struct rig *rig, int fd, struct shm_packet *ret_answer)
+static uint64_t await_answer(struct rig *rig, int fd, struct muster_shm_packet *ret_answer)
 {
     int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
     while (muster_clock_ns() < deadline_ns) {
@@ -73,15 +73,15 @@ static struct pretender pretend(struct rig *rig, const char *token, bool honest,
 {
     struct pretender pretender = {.socket = call(rig), .memory_fd = -1};
     void *base = NULL;
-    struct shm_packet answer;
-    struct shm_packet hello = hello_of(rig, token);
+    struct muster_shm_packet answer;
+    struct muster_shm_packet hello = hello_of(rig, token);
     assert_int_equal(muster_shared_memory_create("test", SHM_MEMORY_BYTES, &pretender.memory_fd),
                      MUSTER_OK);
     assert_int_equal(muster_shared_memory_map(pretender.memory_fd, SHM_MEMORY_BYTES, &base),
                      MUSTER_OK);
     pretender.memory = base;
     memset(hello.nonce, 42, sizeof hello.nonce);
-    struct shm_memory *memory = base;
+    struct muster_shm_memory *memory = base;
     memset(memory->sides[0].nonce, honest ? 42 : 43, SHM_NONCE_BYTES);
     assert_true(muster_shm_packet_send(pretender.socket, &hello, pretender.memory_fd));
     *ret_verdict = await_answer(rig, pretender.socket, &answer);
@@ -125,7 +125,7 @@ static struct muster_frame random_frame(const struct rig *rig)
 /* Appends the frame to the ring. */
 static void write_frame(const struct pretender *pretender, const unsigned char *bytes, size_t size)
 {
-    struct shm_memory *memory = (struct shm_memory *)pretender->memory;
+    struct muster_shm_memory *memory = (struct muster_shm_memory *)pretender->memory;
     uint64_t written = atomic_load(&memory->sides[0].written.bytes);
     unsigned char *ring = pretender->memory + SHM_HEADER_BYTES;
     for (size_t i = 0; i < size; i++) {
@@ -138,7 +138,7 @@ static void write_frame(const struct pretender *pretender, const unsigned char *
 /* Valid frames with random fields, and sometimes a wrong count or byte. */
 static void write_randomly(const struct rig *rig, const struct pretender *pretender)
 {
-    struct shm_memory *memory = (struct shm_memory *)pretender->memory;
+    struct muster_shm_memory *memory = (struct muster_shm_memory *)pretender->memory;
     struct muster_frame frame = random_frame(rig);
     unsigned char bytes[MUSTER_FRAME_SIZE + 5000];
     for (size_t i = 0; i < sizeof bytes; i++) {
@@ -160,9 +160,9 @@ static void write_randomly(const struct rig *rig, const struct pretender *preten
 
 static void say_randomly(const struct pretender *pretender)
 {
-    struct shm_packet packet = {.kind = SHM_ANSWER + below(6),
-                                .word = below(3),
-                                .generation = (uint64_t)rand_r(&seed) << below(33)};
+    struct muster_shm_packet packet = {.kind = SHM_ANSWER + below(6),
+                                       .word = below(3),
+                                       .generation = (uint64_t)rand_r(&seed) << below(33)};
     bool has_fd = packet.kind == SHM_DESCRIPTOR || packet.kind == SHM_ALLOCATION;
     packet.generation = below(2) == 0 ? packet.generation : SHM_MEMORY_BYTES;
     (void)muster_shm_packet_send(pretender->socket, &packet, has_fd ? pretender->memory_fd : -1);
@@ -183,7 +183,7 @@ static void post_some(struct rig *rig, struct rig_counter *counter,
 /* Opens a link as rank 1. */
 static struct pretender join(struct rig *rig)
 {
-    static const struct shm_packet confirm = {.kind = SHM_CONFIRM};
+    static const struct muster_shm_packet confirm = {.kind = SHM_CONFIRM};
     uint64_t verdict = 0;
     struct pretender pretender = pretend(rig, "a token that both ends have", true, &verdict);
     assert_int_equal(verdict, MUSTER_WELCOME);
@@ -235,7 +235,7 @@ static void test_an_invalid_offer_is_granted_instead(void **state)
     struct muster_transfer receive = rig_receive(&rig, 1, 1, data, LARGE_BYTES);
     rig_post(&rig, 0, &counter, &receive);
     rig_progress(&rig, 0, 1);
-    const struct shm_memory *memory = (const struct shm_memory *)pretender.memory;
+    const struct muster_shm_memory *memory = (const struct muster_shm_memory *)pretender.memory;
     uint64_t said = atomic_load(&memory->sides[1].written.bytes);
     const struct muster_frame frame = {.kind = MUSTER_FRAME_OFFER,
                                        .key = receive.key,
@@ -288,7 +288,7 @@ static void test_connections_that_are_no_members_are_rejected_and_counted(void *
     expect_refused(&rig, 2);
     close(garbage);
     int bare = call(&rig);
-    const struct shm_packet wake = {.kind = SHM_WAKE};
+    const struct muster_shm_packet wake = {.kind = SHM_WAKE};
     assert_true(muster_shm_packet_send(bare, &wake, -1));
     expect_refused(&rig, 3);
     close(bare);

@@ -18,7 +18,7 @@ enum { LARGE_BYTES = 1024 * 1024 + 4, ROUNDS = 6 };
 static const struct rig_transport memory = {.name = "shared memory", .transports = "shm"};
 
 /* The end of a rank's link, to be read while no thread drives progress. */
-static struct shm_link *end_of(const struct rig *rig, uint32_t rank)
+static struct muster_shm_link *end_of(const struct rig *rig, uint32_t rank)
 {
     return rig->fabrics[rank]->links[1 - rank]->end;
 }
@@ -101,7 +101,7 @@ static void expect_exchange(struct buffers buffers)
     rig_init(&rig, &memory, 2);
     rig_run(&rig, exchange, &buffers);
     for (uint32_t rank = 0; rank < 2; rank++) {
-        const struct shm_link *end = end_of(&rig, rank);
+        const struct muster_shm_link *end = end_of(&rig, rank);
         assert_int_equal(end->in.done < ROUNDS * (uint64_t)LARGE_BYTES / 2, !buffers.unreadable);
         assert_int_equal(end->last_ticket, ROUNDS);
         assert_true(end->mapping_count <= SHM_MAPPINGS_MAX);

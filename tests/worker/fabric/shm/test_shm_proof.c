@@ -52,10 +52,10 @@ static void test_members_of_a_host_share_memory_before_tcp(void **state)
 }
 
 /* Begins a generation with a changed shm address of rank 1. */
-static void expect_tcp_after(void (*change)(struct shm_address *address))
+static void expect_tcp_after(void (*change)(struct muster_shm_address *address))
 {
     struct rig rig;
-    struct shm_address address;
+    struct muster_shm_address address;
     rig_init(&rig, &both, 2);
     for (int i = 0; i < 2; i++) {
         assert_true(muster_shm_address_parse(rig.peers[i].addresses[0], &address));
@@ -67,17 +67,17 @@ static void expect_tcp_after(void (*change)(struct shm_address *address))
     rig_finish(&rig);
 }
 
-static void boot_again(struct shm_address *address)
+static void boot_again(struct muster_shm_address *address)
 {
     address->boot[0] = address->boot[0] == 'a' ? 'b' : 'a';
 }
 
-static void change_network(struct shm_address *address)
+static void change_network(struct muster_shm_address *address)
 {
     address->network++;
 }
 
-static void change_name(struct shm_address *address)
+static void change_name(struct muster_shm_address *address)
 {
     address->name[7] = 'z'; /* not in a UUID */
 }
@@ -94,7 +94,7 @@ static void test_a_member_that_cannot_be_reached_by_memory_agrees_on_tcp(void **
 {
     (void)state;
     struct rig rig;
-    struct shm_address address;
+    struct muster_shm_address address;
     rig_init(&rig, &both, 2);
     assert_true(muster_shm_address_parse(rig.peers[1].addresses[0], &address));
     change_name(&address);
@@ -115,7 +115,7 @@ static void test_a_member_that_cannot_be_reached_by_memory_agrees_on_tcp(void **
 static void test_invalid_addresses_are_refused(void **state)
 {
     (void)state;
-    struct shm_address address;
+    struct muster_shm_address address;
     static const char *const bad[] = {
         "",
         "shm://",

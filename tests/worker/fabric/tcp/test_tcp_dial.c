@@ -297,7 +297,8 @@ static void multiply_addresses(struct rig *rig)
     }
 }
 
-/* Rank 1 starts to progress when rank 0 has dialled some of its addresses, or was told to wait. */
+/* Rank 1 starts to progress when rank 0 has dialled some of its addresses, or has been answered
+ * "wait". */
 static char *exchange_late(struct rig *rig, uint32_t rank, void *user)
 {
     const bool *begins = user;

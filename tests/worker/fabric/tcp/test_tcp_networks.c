@@ -110,7 +110,7 @@ static void assert_carried(struct rig *rig, uint32_t peer, const char *network)
     for (uint32_t i = 0; i < 2; i++) {
         char there[MUSTER_ADDRESS_SIZE];
         const struct muster_link *link = rig->fabrics[ends[i]]->links[ends[1 - i]];
-        const struct tcp_link *end = link->end;
+        const struct muster_tcp_link *end = link->end;
         assert_int_equal(link->state, MUSTER_LINK_OPEN);
         muster_address_print(&end->path->remote, there);
         if (strstr(there, network) == NULL) {

@@ -17,7 +17,7 @@
 
 enum { CONNECTIONS_MAX = MUSTER_CONNECTIONS_MAX };
 
-/* In the place of rank 1. */
+/* The peer that the test plays in place of rank 1. */
 struct peer {
     uint32_t connections; /* of a link */
     struct rig_transport transport;
@@ -42,7 +42,7 @@ static int listen_here(char ret_address[MUSTER_ADDRESS_SIZE])
     return fd;
 }
 
-/* Drives rank 0 until so many bytes have arrived; 0: the stream has ended. */
+/* Drives rank 0 until `size` bytes have arrived. Returns 0 if the stream has ended. */
 static size_t receive(struct peer *peer, int fd, unsigned char *bytes, size_t size)
 {
     size_t have = 0;
@@ -59,7 +59,7 @@ static size_t receive(struct peer *peer, int fd, unsigned char *bytes, size_t si
     return have;
 }
 
-/* The next connection that rank 0 dials, and its hello. */
+/* Accepts the next connection that rank 0 dials, and reads its hello. */
 static int await_dial(struct peer *peer, struct muster_hello *ret_hello)
 {
     unsigned char bytes[MUSTER_HELLO_SIZE];

@@ -38,7 +38,7 @@ static void a_connection_for_which_there_is_no_descriptor_is_accepted_later(void
     struct rig rig;
     struct rlimit before;
     rig_init(&rig, &tcp, 2);
-    int fd = rejection_suite_connect(&rig, 0); /* to the kernel, so far */
+    int fd = rejection_suite_connect(&rig, 0); /* only the kernel has accepted it so far */
     assert_true(fd >= 0);
     descriptors_exhaust(&before);
     await_exhausted(&rig, true);
@@ -96,7 +96,7 @@ static void an_address_of_another_host_is_invalid(void **state)
 
 /* A process of its own ----------------------------------------------------------------------- */
 
-/* It waits for a message that never arrives. */
+/* The process waits for a message that never arrives. */
 static void wait_in_vain(struct rig *rig)
 {
     char byte = 0;

@@ -110,8 +110,7 @@ static void members_with_and_without_tls_refuse_each_other_with_a_reason(void **
 {
     (void)state;
     expect_refusal(&with_tls, &without_tls, "refused: it uses TLS, and this member does not");
-    expect_refusal(&without_tls, &with_tls,
-                   "refused: it does without TLS, and this member uses it");
+    expect_refusal(&without_tls, &with_tls, "refused: it does not use TLS, and this member does");
 }
 
 /* One file with both authorities. */
@@ -139,7 +138,7 @@ static void a_certificate_of_another_authority_is_refused(void **state)
     struct rig_transport foreign = with_tls;
     certificates_choose(&certificates, "foreign", "other", &foreign.options);
     expect_refusal(&with_tls, &foreign, "its certificate is refused: ");
-    /* It trusts rank 0, but rank 0 does not trust it. */
+    /* Rank 1 trusts rank 0, but rank 0 does not trust rank 1. */
     foreign.options.tls_authority = write_both();
     expect_refusal(&with_tls, &foreign, "it refuses this member by the TLS alert \"unknown CA\"");
 }
@@ -154,7 +153,7 @@ static void a_certificate_without_the_name_is_refused(void **state)
     expect_refusal(&named, &with_tls, "it refuses this member by the TLS alert");
 }
 
-/* Guests: what else speaks TLS ---------------------------------------------------------------- */
+/* Guests: other users of TLS ------------------------------------------------------------------ */
 
 /* A thread with a connection of its own to rank 0, or that listens in place of rank 1; it blocks.
  */

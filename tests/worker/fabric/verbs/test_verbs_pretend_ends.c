@@ -173,7 +173,8 @@ static char *play(struct rig *rig, uint32_t rank, void *user)
     return wrong ? rig_error("rank %u: wrong data", rank) : NULL;
 }
 
-/* Who breaks things ---------------------------------------------------------------------------- */
+/* What breaks links -----------------------------------------------------------------------------
+ */
 
 static void act(struct round *round, unsigned *seed, bool last)
 {

@@ -23,7 +23,7 @@
 enum {
     PATHS_MAX = 4,
     QUEUE_MAX = 96, /* a window of frames, and acknowledgements alone */
-    ALONE_MAX = 64, /* no acknowledgement goes alone behind so many */
+    ALONE_MAX = 64, /* with so many entries in a queue, no acknowledgement is sent alone */
     CREDITS = 12,
     WINDOW_BYTES = 1000,
     FIRST_NUMBER = 1 << 16,
@@ -65,11 +65,11 @@ static struct world {
     struct end ends[2];
     uint32_t path_count;
     bool devices;
-    bool cut[PATHS_MAX]; /* nothing more comes through */
+    bool cut[PATHS_MAX]; /* nothing more arrives */
     bool ended;          /* an end has lost its last path, and so the link */
 } world;
 
-/* What the random events have met. */
+/* How often the random events led to each case. */
 static struct {
     uint64_t duplicates, full, ended, ahead;
 } met;
@@ -232,7 +232,7 @@ static void arrive(struct end *end, const struct item *item)
     if (world.devices) {
         assert_int_equal(muster_bundle_number_of(bundle, (uint16_t)number), number);
     }
-    enum muster_bundle_arrival arrival = muster_bundle_judge(bundle, number);
+    enum muster_bundle_arrival arrival = muster_bundle_classify(bundle, number);
     assert_int_equal(muster_bundle_arrive(bundle, number), arrival);
     assert_int_not_equal(arrival, MUSTER_BUNDLE_TOO_FAR);
     met.ahead += number > bundle->next_in;
@@ -314,7 +314,7 @@ static uint32_t open_paths(const struct end *end)
     return bits;
 }
 
-/* This end takes what was left on the path and goes on without it. */
+/* This end receives what was left on the path and continues without the path. */
 static void notice(struct end *end, uint32_t path)
 {
     while (receive(end, path) || poll_acks(end, path) || poll_arrivals(end)) {
@@ -324,7 +324,7 @@ static void notice(struct end *end, uint32_t path)
     end->open[path] = false;
     end->room_until = end->bundle.next_in + MUSTER_BUNDLE_AHEAD_MAX;
     for (uint64_t number = end->bundle.next_in; number < end->room_until; number++) {
-        if (muster_bundle_judge(&end->bundle, number) == MUSTER_BUNDLE_DUPLICATE) {
+        if (muster_bundle_classify(&end->bundle, number) == MUSTER_BUNDLE_DUPLICATE) {
             free_room(end, number);
         }
     }

@@ -11,7 +11,7 @@
 
 enum { DIALS = 40, NS_PER_MS = 1000000 };
 
-/* The next dial is due so many milliseconds after a time between before_ns and now. */
+/* The next dial is due after_ms after a time between before_ns and now. */
 static void expect_due(const struct muster_dialler *dialler, int64_t before_ns, uint32_t after_ms)
 {
     int64_t due_ns = dialler->redial_ns - (int64_t)after_ms * NS_PER_MS;
