@@ -60,93 +60,40 @@ static void start_fabrics(struct group *group, enum group_transport transport)
     }
 }
 
-static void begin_generation(struct group *group)
+static void create_communicators(struct group *group, const char *algorithm)
 {
     struct muster_peer peers[GROUP_SIZE_MAX];
     for (uint32_t i = 0; i < group->size; i++) {
         peers[i] = group->members[i].peer;
     }
     for (uint32_t i = 0; i < group->size; i++) {
-        must(muster_fabric_begin_generation(group->members[i].fabric, group->generation, peers,
-                                            group->size));
+        struct group_member *member = &group->members[i];
+        const struct muster_communicator_options options = {.fabric = member->fabric,
+                                                            .generation = group->generation,
+                                                            .topology = &group->topology,
+                                                            .peers = peers,
+                                                            .rank = i,
+                                                            .contribution_numbers = group->orders,
+                                                            .algorithm = algorithm,
+                                                            .timeout_ms = GROUP_DEADLINE_MS};
+        must(muster_communicator_create(&options, &member->communicator));
+        member->contexts = member->communicator->contexts;
     }
-}
-
-static void make_context(struct group_member *member, muster_scope scope,
-                         const struct muster_topology *topology, const uint32_t *ranks,
-                         const char *algorithm)
-{
-    static const char *const names[] = {"global", "local", "cross"};
-    uint32_t rank = 0;
-    while (ranks[rank] != member->rank) {
-        rank++;
-    }
-    uint32_t orders[GROUP_SIZE_MAX];
-    for (uint32_t i = 0; i < topology->ranks; i++) {
-        orders[i] = member->group->orders[ranks[i]];
-    }
-    const struct muster_context_options options = {
-        .fabric = member->fabric,
-        .generation = member->group->generation,
-        .number = (uint32_t)scope,
-        .name = names[scope],
-        .topology = topology,
-        .ranks = ranks,
-        .rank = rank,
-        .model = &muster_cost_model_default,
-        .algorithm = algorithm,
-        .member_orders = orders,
-    };
-    must(muster_context_create(&options, &member->contexts[scope]));
-}
-
-/* Creates the member's contexts of the global, the local and the cross scope. */
-static void make_contexts(struct group_member *member, const char *algorithm)
-{
-    const struct muster_topology *all = &member->group->topology;
-    struct muster_position position = muster_topology_locate(all, member->rank);
-    uint32_t ranks[GROUP_SIZE_MAX];
-    for (uint32_t i = 0; i < all->ranks; i++) {
-        ranks[i] = i;
-    }
-    make_context(member, MUSTER_GLOBAL, all, ranks, algorithm);
-
-    struct muster_topology local;
-    must(muster_topology_init_even(position.local_size, 1, &local));
-    make_context(member, MUSTER_LOCAL, &local, &ranks[all->host_first[position.host]], algorithm);
-    muster_topology_finish(&local);
-
-    struct muster_topology cross;
-    must(muster_topology_init_even(position.cross_size, position.cross_size, &cross));
-    uint32_t crossing = 0;
-    for (uint32_t i = 0; i < all->hosts; i++) {
-        if (all->host_sizes[i] > position.local_rank) {
-            ranks[crossing++] = muster_topology_rank(all, i, position.local_rank);
-        }
-    }
-    make_context(member, MUSTER_CROSS, &cross, ranks, algorithm);
-    muster_topology_finish(&cross);
 }
 
 static void share_memory(struct group_member *member, void *argument)
 {
-    static const muster_scope scopes[] = {MUSTER_GLOBAL, MUSTER_LOCAL};
     uint32_t suspect = UINT32_MAX;
     (void)argument;
-    for (size_t i = 0; i < sizeof scopes / sizeof scopes[0]; i++) {
-        muster_status status =
-            muster_context_share_memory(member->contexts[scopes[i]], group_deadline(), &suspect);
-        if (status != MUSTER_OK) {
-            group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
-        }
+    muster_status status = muster_communicator_share_memory(member->communicator, &suspect);
+    if (status != MUSTER_OK) {
+        group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
     }
 }
 
-static void make_all_contexts(struct group *group, const char *algorithm)
+static void begin_generation(struct group *group, const char *algorithm)
 {
-    for (uint32_t i = 0; i < group->size; i++) {
-        make_contexts(&group->members[i], algorithm);
-    }
+    create_communicators(group, algorithm);
     if (group->transport == GROUP_MEMORY) {
         group_each(group, share_memory, NULL);
     }
@@ -160,8 +107,7 @@ static void start(struct group *group, enum group_transport transport, uint32_t 
     group->size = group->topology.ranks;
     assert_in_range(group->size, 1, GROUP_SIZE_MAX);
     start_fabrics(group, transport);
-    begin_generation(group);
-    make_all_contexts(group, algorithm);
+    begin_generation(group, algorithm);
 }
 
 void group_start(struct group *group, enum group_transport transport, uint32_t hosts,
@@ -191,12 +137,11 @@ void group_start_flat(struct group *group, enum group_transport transport, uint3
     group_start(group, transport, 1, &size, NULL);
 }
 
-static void destroy_contexts(struct group_member *member)
+static void destroy_communicator(struct group_member *member)
 {
-    for (int scope = 0; scope < GROUP_CONTEXTS; scope++) {
-        muster_context_destroy(member->contexts[scope]);
-        member->contexts[scope] = NULL;
-    }
+    muster_communicator_destroy(member->communicator);
+    member->communicator = NULL;
+    member->contexts = NULL;
 }
 
 /* The topology without that rank, and without its host if that becomes empty. */
@@ -218,7 +163,7 @@ static void remove_rank(struct muster_topology *topology, uint32_t rank)
 void group_regroup(struct group *group, uint32_t leaver, const char *algorithm)
 {
     for (uint32_t i = 0; i < group->size; i++) {
-        destroy_contexts(&group->members[i]);
+        destroy_communicator(&group->members[i]);
     }
     if (leaver < group->size) {
         muster_fabric_destroy(group->members[leaver].fabric, 0);
@@ -231,14 +176,13 @@ void group_regroup(struct group *group, uint32_t leaver, const char *algorithm)
         }
     }
     group->generation++;
-    begin_generation(group);
-    make_all_contexts(group, algorithm);
+    begin_generation(group, algorithm);
 }
 
 void group_finish(struct group *group)
 {
     for (uint32_t i = 0; i < group->size; i++) {
-        destroy_contexts(&group->members[i]);
+        destroy_communicator(&group->members[i]);
         muster_fabric_destroy(group->members[i].fabric, 0);
     }
     muster_topology_finish(&group->topology);

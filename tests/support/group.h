@@ -1,6 +1,6 @@
 /*
- * A job without a service, for tests: N members in one process, each with a fabric and the three
- * contexts of its own, and one thread each for as long as they work.
+ * A job without a service, for tests: N members in one process, each with a fabric and a
+ * communicator of its own, and one thread each for as long as they work.
  *
  * Helper threads must not assert (cmocka's asserts belong to the main thread): they call
  * group_fail(), and group_each() fails the test after it has joined them.
@@ -9,7 +9,7 @@
 #define MUSTER_TESTS_SUPPORT_GROUP_H
 
 #include "worker/base/status.h"
-#include "worker/context/context.h"
+#include "worker/communicator/communicator.h"
 
 enum group_transport {
     GROUP_INPROC,
@@ -22,7 +22,7 @@ enum group_transport {
 
 #define GROUP_TOKEN "a token" /* of the links */
 
-enum { GROUP_SIZE_MAX = 64, GROUP_CONTEXTS = 3, GROUP_DEADLINE_MS = 5000 };
+enum { GROUP_SIZE_MAX = 64, GROUP_DEADLINE_MS = 5000 };
 
 struct group;
 
@@ -31,8 +31,9 @@ struct group_member {
     uint32_t rank; /* global */
     struct muster_peer peer;
     struct muster_fabric *fabric;
-    struct muster_context *contexts[GROUP_CONTEXTS]; /* by muster_scope */
-    char failure[MUSTER_ERROR_MAX];                  /* empty: none */
+    struct muster_communicator *communicator;
+    struct muster_context **contexts; /* the communicator's, by muster_scope */
+    char failure[MUSTER_ERROR_MAX];   /* empty: none */
 };
 
 struct group {

@@ -24,14 +24,10 @@ enum {
 muster_status muster_session_count_failed_generation(struct muster_session *session,
                                                      const char *why)
 {
-    const struct muster_generation *generation = &session->generation;
-    uint64_t finished = 0;
-    for (int i = 0; i < MUSTER_SCOPE_COUNT; i++) {
-        finished +=
-            generation->contexts[i] == NULL ? 0 : muster_context_progress(generation->contexts[i]);
-    }
-    session->failed_generations = finished > 0 ? 0 : session->failed_generations + 1;
-    uint32_t size = generation->topology.ranks;
+    const struct muster_communicator *communicator = session->generation.communicator;
+    bool has_finished = communicator != NULL && muster_communicator_progress(communicator) > 0;
+    session->failed_generations = has_finished ? 0 : session->failed_generations + 1;
+    uint32_t size = communicator != NULL ? communicator->topology.ranks : 0;
     bool majority = 2 * (session->reachable_members + 1) > size;
     if (session->failed_generations > (majority ? FAILED_MAX_MAJORITY : FAILED_MAX)) {
         return muster_error_set(MUSTER_FATAL,

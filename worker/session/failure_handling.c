@@ -46,7 +46,7 @@ muster_status muster_session_run(struct muster_session *session, muster_scope sc
     TRY(muster_session_hold_generation(session));
     uint64_t generation = session->generation.number;
     muster_status status =
-        muster_context_run(session->generation.contexts[scope], request, &suspect);
+        muster_context_run(session->generation.communicator->contexts[scope], request, &suspect);
     muster_session_release_generation(session);
     return muster_session_handle_result(session, generation, status, suspect);
 }

@@ -18,7 +18,6 @@
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
-#include "worker/communicator/scope_group.h"
 #include "worker/session/failed_generations.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
@@ -55,41 +54,35 @@ static muster_status make_topology(const struct muster_join_response *response, 
     return MUSTER_OK;
 }
 
-static muster_status read_topology(struct muster_generation *generation,
-                                   const struct muster_join_response *response)
+/* On failure there is no topology. */
+static muster_status read_topology(const struct muster_session *session,
+                                   const struct muster_join_response *response,
+                                   struct muster_topology *ret_topology)
 {
-    uint32_t *sizes = calloc(response->host_count + (size_t)1, sizeof *sizes);
+    AUTO_FREE uint32_t *sizes = calloc(response->host_count + (size_t)1, sizeof *sizes);
+    struct muster_topology topology = {0};
     if (sizes == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    muster_status status = make_topology(response, sizes, &generation->topology);
-    free(sizes);
-    if (status != MUSTER_OK) {
+    if (make_topology(response, sizes, &topology) != MUSTER_OK) {
         return muster_error_prefix(MUSTER_FATAL, "the answer to Join");
     }
-    if (generation->topology.ranks != response->size || response->rank >= response->size ||
+    uint32_t ranks = topology.ranks;
+    if (ranks != response->size || response->rank >= response->size ||
         response->state_source >= response->size) {
-        muster_topology_finish(&generation->topology);
+        muster_topology_finish(&topology);
         return muster_error_set(MUSTER_FATAL,
                                 "the answer to Join: rank %u, size %u and source %u on hosts "
                                 "that hold %u do not fit",
-                                response->rank, response->size, response->state_source,
-                                generation->topology.ranks);
+                                response->rank, response->size, response->state_source, ranks);
     }
-    return MUSTER_OK;
-}
-
-static muster_status read_contribution_numbers(struct muster_generation *generation,
-                                               const struct muster_join_response *response)
-{
-    generation->contribution_numbers =
-        calloc(response->size, sizeof *generation->contribution_numbers);
-    if (generation->contribution_numbers == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory");
+    if (response->peers == NULL ||
+        strcmp(response->peers[response->rank].member, session->member) != 0) {
+        muster_topology_finish(&topology);
+        return muster_error_set(MUSTER_FATAL, "the answer to Join: rank %u is another member",
+                                response->rank);
     }
-    for (uint32_t rank = 0; rank < response->size; rank++) {
-        generation->contribution_numbers[rank] = response->peers[rank].order;
-    }
+    *ret_topology = topology;
     return MUSTER_OK;
 }
 
@@ -108,80 +101,76 @@ void muster_session_digest_hosts(const struct muster_join_response *response, ui
     *ret_shape = (uint32_t)shape;
 }
 
-/* Links and contexts --------------------------------------------------------------------------- */
+/* The communicator ----------------------------------------------------------------------------- */
 
 /* Members whose hosts have different names do not use shared memory, even if they could: addresses
  * that work within a host only are left out for them. */
-static void copy_addresses(const struct muster_wire_peer *wire, bool same_host,
-                           struct muster_peer *peer)
+static void read_peer(const struct muster_wire_peer *wire, const char *host, bool same_host,
+                      struct muster_peer *peer)
 {
-    peer->address_count = 0;
+    memcpy(peer->member, wire->member, sizeof peer->member);
+    (void)snprintf(peer->host, sizeof peer->host, "%s", host);
     for (uint32_t i = 0; i < wire->address_count; i++) {
-        if (same_host || !muster_fabric_address_is_local(wire->addresses[i])) {
-            (void)snprintf(peer->addresses[peer->address_count++], sizeof peer->addresses[0], "%s",
-                           wire->addresses[i]);
-        }
+        (void)snprintf(peer->addresses[i], sizeof peer->addresses[0], "%s", wire->addresses[i]);
+    }
+    peer->address_count = wire->address_count;
+    if (!same_host) {
+        muster_peer_remove_local_addresses(peer);
     }
 }
 
-static struct muster_peer *make_peers(const struct muster_session *session,
-                                      const struct muster_join_response *response)
+static void read_peers(const struct muster_session *session,
+                       const struct muster_join_response *response, struct muster_peer *peers,
+                       uint32_t *contribution_numbers)
 {
-    struct muster_peer *peers = calloc(response->size, sizeof *peers);
-    if (peers == NULL) {
-        return NULL;
-    }
     uint32_t rank = 0;
     for (uint32_t host = 0; host < response->host_count; host++) {
+        const char *name = response->hosts[host].name;
+        bool same_host = strcmp(name, session->settings.host) == 0;
         for (uint32_t i = 0; i < response->hosts[host].size; i++, rank++) {
-            const struct muster_wire_peer *wire = &response->peers[rank];
-            struct muster_peer *peer = &peers[rank];
-            memcpy(peer->member, wire->member, sizeof peer->member);
-            (void)snprintf(peer->host, sizeof peer->host, "%s", response->hosts[host].name);
-            copy_addresses(wire, strcmp(peer->host, session->settings.host) == 0, peer);
+            read_peer(&response->peers[rank], name, same_host, &peers[rank]);
+            contribution_numbers[rank] = response->peers[rank].order;
         }
     }
-    return peers;
 }
 
-static muster_status open_links(struct muster_session *session,
-                                const struct muster_join_response *response)
+/* The ranks and sizes that the user reads at any time. */
+static void store_ranks(struct muster_session *session,
+                        const struct muster_communicator *communicator)
 {
-    struct muster_peer *peers = make_peers(session, response);
-    if (peers == NULL) {
+    for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
+        const struct muster_context *context = communicator->contexts[scope];
+        atomic_store(&session->ranks[scope], muster_context_rank(context));
+        atomic_store(&session->sizes[scope], muster_context_size(context));
+    }
+}
+
+static muster_status create_communicator(struct muster_session *session,
+                                         const struct muster_join_response *response,
+                                         const struct muster_topology *topology,
+                                         struct muster_communicator **ret_communicator)
+{
+    AUTO_FREE struct muster_peer *peers = calloc(response->size, sizeof *peers);
+    AUTO_FREE uint32_t *contribution_numbers = calloc(response->size, sizeof *contribution_numbers);
+    if (peers == NULL || contribution_numbers == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    muster_fabric_set_token(session->fabric, response->link_token);
-    muster_status status = muster_fabric_begin_generation(session->fabric, response->generation,
-                                                          peers, response->size);
-    free(peers);
-    return status;
-}
-
-static muster_status create_context(struct muster_session *session, muster_scope scope)
-{
-    static const char *const names[MUSTER_SCOPE_COUNT] = {"global", "local", "cross"};
-    struct muster_generation *generation = &session->generation;
-    struct muster_scope_group group;
-    TRY(muster_scope_group_init(&generation->topology, generation->contribution_numbers,
-                                generation->rank, scope, &group));
-    struct muster_context_options options = {
+    read_peers(session, response, peers, contribution_numbers);
+    struct muster_communicator_options options = {
         .fabric = session->fabric,
-        .generation = generation->number,
-        .number = (uint32_t)scope,
-        .name = names[scope],
-        .topology = &group.topology,
-        .ranks = group.ranks,
-        .rank = group.rank,
-        .model = &muster_cost_model_default,
+        .generation = response->generation,
+        .topology = topology,
+        .peers = peers,
+        .rank = response->rank,
+        .contribution_numbers = contribution_numbers,
         .algorithm = session->settings.algorithm,
-        .member_orders = group.contribution_numbers,
+        .timeout_ms = session->settings.call_timeout_ms,
     };
-    muster_status status = muster_context_create(&options, &generation->contexts[scope]);
-    atomic_store(&session->ranks[scope], group.rank);
-    atomic_store(&session->sizes[scope], group.topology.ranks);
-    muster_scope_group_finish(&group);
-    return status;
+    muster_session_digest_hosts(response, &options.hosts_digest, &options.shape_digest);
+    muster_fabric_set_token(session->fabric, response->link_token);
+    TRY(muster_communicator_create(&options, ret_communicator));
+    store_ranks(session, *ret_communicator);
+    return MUSTER_OK;
 }
 
 /* Beginning and end ---------------------------------------------------------------------------- */
@@ -190,27 +179,21 @@ static muster_status create_context(struct muster_session *session, muster_scope
 static muster_status fill(struct muster_session *session, struct muster_join_response *response)
 {
     struct muster_generation *generation = &session->generation;
-    TRY(read_topology(generation, response));
-    if (response->peers == NULL ||
-        strcmp(response->peers[response->rank].member, session->member) != 0) {
-        return muster_error_set(MUSTER_FATAL, "the answer to Join: rank %u is another member",
-                                response->rank);
-    }
+    struct muster_communicator *communicator = NULL;
+    struct muster_topology topology;
+    TRY(read_topology(session, response, &topology));
     muster_mutex_lock(&session->mutex);
     generation->number = response->generation;
     muster_mutex_unlock(&session->mutex);
-    generation->rank = response->rank;
-    muster_session_digest_hosts(response, &generation->hosts_digest, &generation->shape_digest);
     generation->state_version = response->state_version;
     generation->state_source = response->state_source;
     generation->stale_count = response->stale_count;
     generation->stale_ranks = TAKE(response->stale);
-    generation->next_context = MUSTER_CONTEXT_FIRST_FREE;
-    TRY(read_contribution_numbers(generation, response));
-    TRY(open_links(session, response));
-    for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
-        TRY(create_context(session, (muster_scope)scope));
-    }
+    muster_status status = create_communicator(session, response, &topology, &communicator);
+    muster_topology_finish(&topology);
+    TRY(status);
+    AUTO_LOCK(&session->mutex);
+    generation->communicator = communicator;
     return MUSTER_OK;
 }
 
@@ -234,29 +217,18 @@ static void publish(struct muster_session *session, const struct muster_join_res
     (void)pthread_cond_broadcast(&session->changed);
 }
 
-/* Members of one host set up shared memory, in the scopes that may lie within one host. */
-static muster_status share_memory(struct muster_session *session, uint32_t *ret_suspect)
-{
-    static const muster_scope scopes[] = {MUSTER_GLOBAL, MUSTER_LOCAL};
-    for (size_t i = 0; i < sizeof scopes / sizeof scopes[0]; i++) {
-        int64_t deadline_ns = muster_clock_after_ms(session->settings.call_timeout_ms);
-        TRY(muster_context_share_memory(session->generation.contexts[scopes[i]], deadline_ns,
-                                        ret_suspect));
-    }
-    return MUSTER_OK;
-}
-
 /* The exchanges of the members before the first collective of the user. */
 static muster_status prepare(struct muster_session *session)
 {
+    struct muster_communicator *communicator = session->generation.communicator;
     uint32_t suspect = UINT32_MAX;
     muster_session_count_reachable(session);
     muster_status status = muster_session_agree_figures(session, &suspect);
-    if (status == MUSTER_OK && session->generation.topology.ranks > 1) {
-        status = share_memory(session, &suspect);
+    if (status == MUSTER_OK) {
+        status = muster_communicator_share_memory(communicator, &suspect);
     }
     if (status == MUSTER_OK) {
-        muster_session_apply_figures(session);
+        muster_communicator_apply_figures(communicator);
     }
     if (status != MUSTER_REJOIN) {
         return status;
@@ -298,22 +270,16 @@ muster_status muster_session_begin_generation(struct muster_session *session,
 void muster_session_end_generation(struct muster_session *session)
 {
     struct muster_generation *generation = &session->generation;
-    struct muster_context *contexts[MUSTER_SCOPE_COUNT];
     muster_mutex_lock(&session->mutex);
     while (session->active_calls > 0) {
         (void)pthread_cond_wait(&session->changed, &session->mutex);
     }
-    memcpy(contexts, generation->contexts, sizeof contexts);
-    memset(generation->contexts, 0, sizeof contexts);
+    struct muster_communicator *communicator = TAKE(generation->communicator);
     muster_mutex_unlock(&session->mutex);
-    muster_session_collect_tuned(session, contexts[MUSTER_GLOBAL]);
-    for (int i = 0; i < MUSTER_SCOPE_COUNT; i++) {
-        muster_context_destroy(contexts[i]);
+    if (communicator != NULL) {
+        muster_session_collect_tuned(session, communicator);
     }
-    muster_topology_finish(&generation->topology);
-    free(generation->contribution_numbers);
-    generation->contribution_numbers = NULL;
-    free(generation->stale_ranks);
-    generation->stale_ranks = NULL;
+    muster_communicator_destroy(communicator);
+    free(TAKE(generation->stale_ranks));
     generation->stale_count = 0;
 }

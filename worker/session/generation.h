@@ -13,7 +13,7 @@
 MUSTER_CHECKED muster_status muster_session_begin_generation(struct muster_session *session,
                                                              struct muster_join_response *response);
 
-/* Waits until no call holds the generation and destroys it: contexts, topology, lists. Its number
+/* Waits until no call holds the generation and destroys it: communicator and lists. Its number
  * stays. */
 void muster_session_end_generation(struct muster_session *session);
 

@@ -52,13 +52,8 @@ static bool nothing_to_watch_locked(const struct muster_session *session)
 
 static uint64_t progress_locked(const struct muster_session *session)
 {
-    uint64_t progress = 0;
-    for (int i = 0; i < MUSTER_SCOPE_COUNT; i++) {
-        if (session->generation.contexts[i] != NULL) {
-            progress += muster_context_progress(session->generation.contexts[i]);
-        }
-    }
-    return progress;
+    const struct muster_communicator *communicator = session->generation.communicator;
+    return communicator != NULL ? muster_communicator_progress(communicator) : 0;
 }
 
 static uint32_t revoked_pause_ms(const struct muster_session *session)

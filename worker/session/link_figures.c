@@ -22,7 +22,6 @@
 
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
-#include "worker/communicator/figures_agreement.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/stored_figures.h"
@@ -31,10 +30,11 @@
  * this long, once in a generation; one that is down refuses the connection at once. */
 enum { STORE_MS = 2000 };
 
-static bool match(const struct muster_figures *figures, const struct muster_generation *generation)
+static bool match(const struct muster_figures *figures,
+                  const struct muster_communicator *communicator)
 {
-    return muster_figures_match(figures, &generation->topology, generation->hosts_digest,
-                                generation->shape_digest);
+    return muster_figures_match(figures, &communicator->topology, communicator->hosts_digest,
+                                communicator->shape_digest);
 }
 
 /* With the job --------------------------------------------------------------------------------- */
@@ -75,7 +75,7 @@ static void store_tuned(struct muster_session *session)
 {
     struct muster_generation *generation = &session->generation;
     uint32_t count_before = session->figures.tuned.count;
-    muster_session_collect_tuned(session, generation->contexts[MUSTER_GLOBAL]);
+    muster_session_collect_tuned(session, generation->communicator);
     if (generation->stores_tuned && session->figures.tuned.count > count_before) {
         generation->stores_tuned = store(session, &session->figures);
     }
@@ -87,10 +87,10 @@ static void store_tuned(struct muster_session *session)
 static void choose(struct muster_session *session, bool recovering,
                    struct muster_figures_choice *choice)
 {
-    const struct muster_generation *generation = &session->generation;
+    const struct muster_communicator *communicator = session->generation.communicator;
     choice->figures = session->figures;
     choice->autotune = session->settings.tune;
-    if (!session->settings.measure || match(&session->figures, generation)) {
+    if (!session->settings.measure || match(&session->figures, communicator)) {
         return;
     }
     if (recovering && session->figures.levels != 0) {
@@ -98,8 +98,8 @@ static void choose(struct muster_session *session, bool recovering,
         return;
     }
     struct muster_figures stored;
-    fetch(session, generation->hosts_digest, &stored);
-    if (match(&stored, generation)) {
+    fetch(session, communicator->hosts_digest, &stored);
+    if (match(&stored, communicator)) {
         choice->figures = stored;
     } else {
         choice->measure = 1;
@@ -109,35 +109,20 @@ static void choose(struct muster_session *session, bool recovering,
 static muster_status agree(struct muster_session *session, bool recovering, uint32_t *ret_suspect)
 {
     struct muster_generation *generation = &session->generation;
-    const struct muster_figures_group group = {
-        .fabric = session->fabric,
-        .generation = generation->number,
-        .context = generation->next_context,
-        .topology = &generation->topology,
-        .rank = generation->rank,
-        .hosts_digest = generation->hosts_digest,
-        .shape_digest = generation->shape_digest,
-        .timeout_ms = session->settings.call_timeout_ms,
-    };
-    generation->next_context += MUSTER_FIGURES_CONTEXTS;
-    generation->figures_outdated = false;
-    generation->autotunes = false;
-    generation->stores_tuned = true;
-    if (generation->topology.ranks == 1) {
-        return MUSTER_OK; /* there are no links and no other members */
-    }
+    struct muster_communicator *communicator = generation->communicator;
+    bool chooses = communicator->rank == 0 && communicator->topology.ranks > 1;
     struct muster_figures_choice choice;
     memset(&choice, 0, sizeof choice); /* its padding travels, too */
-    if (generation->rank == 0) {
+    choice.figures = session->figures;
+    if (chooses) {
         choose(session, recovering, &choice);
     }
-    TRY(muster_figures_agree(&group, &choice, ret_suspect));
-    if (choice.measure != 0 && generation->rank == 0) {
+    generation->stores_tuned = true;
+    TRY(muster_communicator_agree_figures(communicator, &choice, ret_suspect));
+    if (chooses && choice.measure != 0) {
         generation->stores_tuned = store(session, &choice.figures);
     }
     session->figures = choice.figures;
-    generation->autotunes = choice.autotune != 0;
-    generation->figures_outdated = choice.outdated != 0;
     return MUSTER_OK;
 }
 
@@ -150,32 +135,11 @@ muster_status muster_session_agree_figures(struct muster_session *session, uint3
     return status;
 }
 
-/* Giving them to the contexts ------------------------------------------------------------------ */
-
-/* Local and cross groups differ from member to member, so they begin to tune without a list. */
-static void apply(struct muster_session *session, muster_scope scope)
+void muster_session_collect_tuned(struct muster_session *session,
+                                  const struct muster_communicator *communicator)
 {
-    static const struct muster_tuned_list nothing;
-    struct muster_generation *generation = &session->generation;
-    struct muster_context *context = generation->contexts[scope];
-    muster_context_set_model(context, &session->figures.model);
-    if (generation->autotunes) {
-        muster_context_tune(context, scope == MUSTER_GLOBAL ? &session->figures.tuned : &nothing);
-    }
-}
-
-void muster_session_apply_figures(struct muster_session *session)
-{
-    for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
-        apply(session, (muster_scope)scope);
-    }
-}
-
-void muster_session_collect_tuned(struct muster_session *session, struct muster_context *global)
-{
-    const struct muster_generation *generation = &session->generation;
-    if (global != NULL && generation->autotunes && match(&session->figures, generation)) {
-        muster_context_tuned(global, &session->figures.tuned);
+    if (communicator->autotunes && match(&session->figures, communicator)) {
+        muster_context_tuned(communicator->contexts[MUSTER_GLOBAL], &session->figures.tuned);
     }
 }
 
@@ -186,15 +150,15 @@ muster_status muster_session_refresh_figures(struct muster_session *session)
 {
     uint32_t suspect = UINT32_MAX;
     TRY(muster_session_hold_generation(session));
-    struct muster_generation *generation = &session->generation;
-    uint64_t number = generation->number;
+    struct muster_communicator *communicator = session->generation.communicator;
+    uint64_t number = session->generation.number;
     muster_status status = MUSTER_OK;
-    if (generation->figures_outdated) {
+    if (communicator->figures_outdated) {
         status = agree(session, false, &suspect);
         if (status == MUSTER_OK) {
-            apply(session, MUSTER_GLOBAL);
+            muster_communicator_apply_figures_to(communicator, MUSTER_GLOBAL);
         }
-    } else if (generation->rank == 0) {
+    } else if (communicator->rank == 0) {
         store_tuned(session);
     }
     muster_session_release_generation(session);

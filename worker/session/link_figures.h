@@ -11,16 +11,13 @@
 MUSTER_CHECKED muster_status muster_session_agree_figures(struct muster_session *session,
                                                           uint32_t *ret_suspect);
 
-/* Passes the agreed figures to the contexts of the generation. */
-void muster_session_apply_figures(struct muster_session *session);
-
 /* In a commit, when the members have agreed that the membership does not change: replaces outdated
  * figures; otherwise rank 0 stores newly tuned algorithms with the job. Blocks; with state.mutex
  * held. Statuses are those of a collective. */
 MUSTER_CHECKED muster_status muster_session_refresh_figures(struct muster_session *session);
 
-/* Copies to session->figures what the global context (NULL: none) has tuned, before it is
- * destroyed. */
-void muster_session_collect_tuned(struct muster_session *session, struct muster_context *global);
+/* Copies to session->figures what the global context has tuned, before it is destroyed. */
+void muster_session_collect_tuned(struct muster_session *session,
+                                  const struct muster_communicator *communicator);
 
 #endif

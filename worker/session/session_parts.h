@@ -16,18 +16,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "collectives/call/topology.h"
 #include "elastic/messages/messages.h"
-#include "worker/communicator/figures.h"
-#include "worker/context/context.h"
+#include "worker/communicator/communicator.h"
 #include "worker/session/options.h"
 #include "worker/session/rendezvous_client.h"
 #include "worker/session/state.h"
-
-enum {
-    MUSTER_SCOPE_COUNT = 3,
-    MUSTER_CONTEXT_FIRST_FREE = MUSTER_SCOPE_COUNT, /* context numbers below are the scopes' */
-};
 
 enum muster_session_stage {
     MUSTER_STAGE_JOINING = 0,   /* there are no contexts */
@@ -40,22 +33,13 @@ enum muster_session_stage {
 /* A generation as this member sees it. Written with rejoin_mutex held and no active calls, so it
  * does not change while a call holds the generation. */
 struct muster_generation {
-    uint64_t number; /* 0: this member was never in one */
-    uint32_t rank;
-    struct muster_topology topology;
-    struct muster_context *contexts[MUSTER_SCOPE_COUNT];
+    uint64_t number;                          /* 0: this member was never in one */
+    struct muster_communicator *communicator; /* NULL: there is no generation now */
     uint64_t state_version; /* the newest committed state; 0: none was ever committed */
     uint32_t state_source;  /* the rank that sends it */
     uint32_t stale_count;
-    uint32_t *contribution_numbers; /* owned [size]: each rank's `order` option */
-    uint32_t *stale_ranks;          /* owned: the ranks that lack the newest state, ascending */
-    uint32_t hosts_digest;          /* of the names of its hosts and racks */
-    uint32_t shape_digest;          /* of the number of members on each host */
-    bool autotunes;                 /* its contexts autotune; the same on all members */
-    bool stores_tuned;     /* rank 0 stores what they find with the job; false after a failure */
-    bool figures_outdated; /* the link figures were measured on other hosts; the same on all
-                              members */
-    uint32_t next_context; /* the next free context number; the same on all members */
+    uint32_t *stale_ranks; /* owned: the ranks that lack the newest state, ascending */
+    bool stores_tuned;     /* rank 0 stores what autotuning finds; false after a failure */
 };
 
 struct muster_session {

@@ -34,6 +34,7 @@ struct sync {
     struct muster_session *session;
     struct muster_state *state;
     const struct muster_generation *generation;
+    struct muster_communicator *communicator;
     struct muster_context *global;
     uint32_t suspect;
 };
@@ -180,11 +181,11 @@ static muster_status find_difference(struct sync *sync)
     if (outlines == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    if (sync->generation->rank == source) {
+    if (sync->communicator->rank == source) {
         write_outlines(state, outlines);
     }
     TRY(broadcast(sync, sync->global, outlines, count * sizeof *outlines, source));
-    int64_t mine = first_difference(state, outlines, count) << 32 | sync->generation->rank;
+    int64_t mine = first_difference(state, outlines, count) << 32 | sync->communicator->rank;
     int64_t first = mine;
     TRY(reduce(sync, &mine, &first, 1, MUSTER_MIN));
     /* A member that returns may end the generation, so none returns before all know the difference.
@@ -211,7 +212,7 @@ static muster_status compare(struct sync *sync, bool *ret_alike)
     for (int i = 0; i < COMPARED; i += 2) {
         mine[i + 1] = ~mine[i];
     }
-    if (is_stale(sync->generation, sync->generation->rank)) {
+    if (is_stale(sync->generation, sync->communicator->rank)) {
         for (int i = VERSION; i < COMPARED; i++) {
             mine[i] = INT64_MIN;
         }
@@ -226,10 +227,11 @@ static muster_status compare(struct sync *sync, bool *ret_alike)
 
 /* The group of the source and the stale ranks -------------------------------------------------- */
 
-static uint32_t collect_ranks(const struct muster_generation *generation, uint32_t *ranks)
+static uint32_t collect_ranks(const struct sync *sync, uint32_t *ranks)
 {
+    const struct muster_generation *generation = sync->generation;
     uint32_t count = 0;
-    for (uint32_t rank = 0; rank < generation->topology.ranks; rank++) {
+    for (uint32_t rank = 0; rank < sync->communicator->topology.ranks; rank++) {
         if (rank == generation->state_source || is_stale(generation, rank)) {
             ranks[count++] = rank;
         }
@@ -247,52 +249,31 @@ static uint32_t index_of(const uint32_t *ranks, uint32_t count, uint32_t rank)
     return UINT32_MAX;
 }
 
-/* *ret_context is NULL for a member that is not in the group. */
-static muster_status create_group_of(const struct sync *sync, uint32_t number,
-                                     const uint32_t *ranks, uint32_t count,
-                                     struct muster_context **ret_context)
-{
-    const struct muster_generation *generation = sync->generation;
-    struct muster_context_options options = {
-        .fabric = sync->session->fabric,
-        .generation = generation->number,
-        .number = number,
-        .name = "sync",
-        .ranks = ranks,
-        .rank = index_of(ranks, count, generation->rank),
-        .model = &sync->session->figures.model,
-    };
-    if (options.rank == UINT32_MAX) {
-        *ret_context = NULL;
-        return MUSTER_OK;
-    }
-    struct muster_topology topology = {0};
-    TRY(muster_topology_init_some(&generation->topology, ranks, count, &topology));
-    options.topology = &topology;
-    muster_status status = muster_context_create(&options, ret_context);
-    muster_topology_finish(&topology);
-    return status;
-}
-
+/* The context of the source and the stale ranks, NULL for a member that is not among them, and the
+ * source's rank in it. */
 static muster_status create_group(const struct sync *sync, uint32_t number, uint32_t *ret_root,
                                   struct muster_context **ret_context)
 {
-    uint32_t *ranks = calloc(sync->generation->topology.ranks, sizeof *ranks);
+    const struct muster_generation *generation = sync->generation;
+    AUTO_FREE uint32_t *ranks = calloc(sync->communicator->topology.ranks, sizeof *ranks);
     if (ranks == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    uint32_t count = collect_ranks(sync->generation, ranks);
-    muster_status status = create_group_of(sync, number, ranks, count, ret_context);
-    *ret_root = index_of(ranks, count, sync->generation->state_source);
-    free(ranks);
-    return status;
+    uint32_t count = collect_ranks(sync, ranks);
+    *ret_root = index_of(ranks, count, generation->state_source);
+    *ret_context = NULL;
+    if (index_of(ranks, count, sync->communicator->rank) == UINT32_MAX) {
+        return MUSTER_OK;
+    }
+    return muster_communicator_create_context(sync->communicator, "sync", number, ranks, count,
+                                              ret_context);
 }
 
 /* Moving the state ----------------------------------------------------------------------------- */
 
 static bool is_source(const struct sync *sync)
 {
-    return sync->generation->rank == sync->generation->state_source;
+    return sync->communicator->rank == sync->generation->state_source;
 }
 
 static muster_status move_buffers(struct sync *sync, struct muster_context *context, uint32_t root,
@@ -352,15 +333,15 @@ static muster_status move_state(struct sync *sync, struct muster_context *contex
 
 static muster_status sync_held(struct sync *sync)
 {
-    struct muster_generation *generation = &sync->session->generation;
-    uint32_t number = generation->next_context++;
+    const struct muster_generation *generation = sync->generation;
+    uint32_t number = sync->communicator->next_context++;
     bool alike = false;
     TRY(compare(sync, &alike));
     bool none_stale = generation->stale_count == 0 && generation->state_version > 0;
     if (alike && none_stale) {
         return MUSTER_OK;
     }
-    if (!alike || generation->stale_count + 1 >= generation->topology.ranks) {
+    if (!alike || generation->stale_count + 1 >= sync->communicator->topology.ranks) {
         return move_state(sync, sync->global, generation->state_source);
     }
     struct muster_context *group = NULL;
@@ -382,7 +363,8 @@ muster_status muster_sync(muster_session *session)
         .session = session,
         .state = &session->state,
         .generation = &session->generation,
-        .global = session->generation.contexts[MUSTER_GLOBAL],
+        .communicator = session->generation.communicator,
+        .global = session->generation.communicator->contexts[MUSTER_GLOBAL],
         .suspect = UINT32_MAX,
     };
     uint64_t generation = session->generation.number;

@@ -152,8 +152,9 @@ static void choose(struct crew_member *member)
     member->session->settings.measure = true;
     MEMBER_OK(member, muster_session_rejoin(member->session, true));
     record(member);
-    MEMBER_OK(member, muster_context_algorithm(member->session->generation.contexts[MUSTER_GLOBAL],
-                                               &request, &chosen[member->index]));
+    MEMBER_OK(member, muster_context_algorithm(
+                          member->session->generation.communicator->contexts[MUSTER_GLOBAL],
+                          &request, &chosen[member->index]));
 }
 
 /* The best algorithm for these figures, by simulation of each. */
@@ -329,11 +330,12 @@ static void lose_one_and_commit(struct crew_member *member)
     }
     MEMBER_OK(member, muster_rejoin(session));
     MEMBER_CHECK(member, muster_size(session, MUSTER_GLOBAL) == SIZE - 1);
-    MEMBER_CHECK(member, session->generation.figures_outdated);
+    MEMBER_CHECK(member, session->generation.communicator->figures_outdated);
     MEMBER_CHECK(member, session->figures.shape_digest == seen[member->index].shape_digest);
     MEMBER_OK(member, muster_commit(session));
-    MEMBER_CHECK(member, !session->generation.figures_outdated);
-    MEMBER_CHECK(member, session->figures.shape_digest == session->generation.shape_digest);
+    MEMBER_CHECK(member, !session->generation.communicator->figures_outdated);
+    MEMBER_CHECK(member,
+                 session->figures.shape_digest == session->generation.communicator->shape_digest);
     MEMBER_CHECK(member, session->figures.shape_digest != seen[member->index].shape_digest);
     seen[member->index] = session->figures;
     MEMBER_OK(member, muster_commit(session)); /* does not measure again */
@@ -363,7 +365,7 @@ static struct muster_tuned_list tuned_of(const struct crew_member *member)
 {
     struct muster_tuned_list list;
     memset(&list, 0, sizeof list);
-    muster_context_tuned(member->session->generation.contexts[MUSTER_GLOBAL], &list);
+    muster_context_tuned(member->session->generation.communicator->contexts[MUSTER_GLOBAL], &list);
     return list;
 }
 
@@ -463,7 +465,7 @@ static void let_one_tune(struct crew_member *member)
 
 static void call_and_check_tuning(struct crew_member *member)
 {
-    bool autotunes = member->session->generation.autotunes;
+    bool autotunes = member->session->generation.communicator->autotunes;
     call_often(member);
     MEMBER_CHECK(member, tuned_of(member).count == (autotunes ? 1 : 0));
     seen[member->index].levels = autotunes;

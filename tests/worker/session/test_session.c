@@ -306,7 +306,7 @@ static void choose_rack(struct crew_member *member)
 
 static void check_racks(struct crew_member *member)
 {
-    const struct muster_topology *topology = &member->session->generation.topology;
+    const struct muster_topology *topology = &member->session->generation.communicator->topology;
     int32_t host = member->options.host[5];
     int32_t hosts[4];
     MEMBER_CHECK(member, topology->racks == 2 && topology->hosts == 3);

@@ -98,13 +98,10 @@ static void set_session(struct stage *stage, struct group *group, uint32_t i)
     session->finished = true; /* there is no service to report to */
     session->settings.call_timeout_ms = 20000;
     session->fabric = group->members[i].fabric;
-    memcpy(generation->contexts, group->members[i].contexts, sizeof generation->contexts);
+    generation->communicator = group->members[i].communicator;
     generation->number = group->generation;
-    generation->rank = i;
-    generation->topology = group->topology;
     generation->state_version = stage->scene.newest;
     generation->state_source = stage->scene.source;
-    generation->next_context = MUSTER_CONTEXT_FIRST_FREE;
     generation->stale_ranks = calloc(MEMBERS, sizeof *generation->stale_ranks);
     assert_non_null(generation->stale_ranks);
     for (uint32_t j = 0; j < MEMBERS; j++) {

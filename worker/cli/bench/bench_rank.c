@@ -8,9 +8,10 @@
 #include <sys/socket.h>
 
 #include "collectives/call/request.h"
+#include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
-#include "worker/communicator/measure.h"
+#include "worker/communicator/communicator.h"
 #include "worker/trace/timeline.h"
 
 enum { TURNS = 8, GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000 };
@@ -24,7 +25,8 @@ struct rank_run {
     struct muster_topology topology;
     struct muster_timeline *timeline; /* or NULL */
     struct muster_fabric *fabric;
-    struct muster_context *context;
+    struct muster_communicator *communicator;
+    struct muster_context *context; /* its global one */
     void *in, *out;
     size_t *counts;               /* [ranks] of equal blocks, at the size being measured */
     uint64_t in_bytes, out_bytes; /* of in and out: the most that a size so far has used */
@@ -98,91 +100,66 @@ static muster_status open_fabric(struct rank_run *run)
     return end_phase(run);
 }
 
-/* Selection needs link figures. A session measures at join too, unless it has stored figures. */
-static muster_status measure_links(struct rank_run *run, struct muster_cost_model *model)
+/* Without tuned choices from earlier jobs the first calls find the fastest algorithm. With --shape
+ * the network lets some bytes through at once after a pause, which the figures do not know. */
+static muster_status measure_links(struct rank_run *run)
 {
-    const struct muster_measure_options options = {
-        .fabric = run->fabric,
-        .generation = GENERATION,
-        .context = 1,
-        .topology = &run->topology,
-        .rank = run->rank,
-        .deadline_ns = muster_clock_after_ms(CALL_TIMEOUT_MS),
-    };
-    uint32_t suspect;
-    *model = muster_cost_model_default;
-    return muster_measure(&options, model, &suspect);
-}
-
-/* Measures the links and creates the context on these figures. Without tuned choices from earlier
- * jobs the first calls find the fastest algorithm. Shared memory is connected only where it is what
- * the transport measures. */
-static muster_status create_context(struct rank_run *run)
-{
-    static const struct muster_tuned_list nothing;
-    uint32_t ranks[MUSTER_BENCH_RANKS_MAX];
-    for (uint32_t i = 0; i < run->topology.ranks; i++) {
-        ranks[i] = i;
-    }
-    struct muster_cost_model model;
-    TRY(measure_links(run, &model));
+    struct muster_communicator *communicator = run->communicator;
+    struct muster_figures_choice choice;
+    uint32_t suspect = UINT32_MAX;
+    memset(&choice, 0, sizeof choice); /* its padding travels, too */
+    muster_figures_init(&choice.figures);
+    choice.measure = 1;
+    choice.autotune = 1;
+    TRY(muster_communicator_agree_figures(communicator, &choice, &suspect));
     if (run->shared->options.shape != NULL) {
-        model.burst_bytes = MUSTER_BENCH_BURST_BYTES;
+        communicator->figures.model.burst_bytes = MUSTER_BENCH_BURST_BYTES;
     }
     if (run->rank == 0) {
-        run->shared->link_figures.model = model;
-        run->shared->link_figures.levels = muster_measure_levels(&run->topology);
+        run->shared->link_figures = communicator->figures;
     }
-    const struct muster_context_options options = {
-        .fabric = run->fabric,
-        .generation = GENERATION,
-        .name = "bench",
-        .topology = &run->topology,
-        .ranks = ranks,
-        .rank = run->rank,
-        .model = &model,
-    };
-    uint32_t suspect = UINT32_MAX;
-    TRY(muster_context_create(&options, &run->context));
-    muster_context_tune(run->context, &nothing);
-    if (run->shared->options.transport != MUSTER_BENCH_SHM) {
-        return MUSTER_OK; /* the links are to be measured, not shared memory */
-    }
-    return muster_context_share_memory(run->context, muster_clock_after_ms(CALL_TIMEOUT_MS),
-                                       &suspect);
+    return MUSTER_OK;
 }
 
 /* Pretended hosts must not share memory: their local addresses are removed. */
-static void remove_local_addresses(struct muster_peer *peer)
+static struct muster_peer *copy_peers(const struct rank_run *run)
 {
-    uint32_t remaining = 0;
-    for (uint32_t i = 0; i < peer->address_count; i++) {
-        if (!muster_fabric_address_is_local(peer->addresses[i])) {
-            memmove(peer->addresses[remaining++], peer->addresses[i], sizeof peer->addresses[i]);
+    uint32_t ranks = run->shared->options.ranks;
+    uint32_t host = muster_topology_locate(&run->topology, run->rank).host;
+    struct muster_peer *peers = calloc(ranks, sizeof *peers);
+    for (uint32_t i = 0; peers != NULL && i < ranks; i++) {
+        peers[i] = run->shared->rank_slots[i].peer;
+        if (muster_topology_locate(&run->topology, i).host != host) {
+            muster_peer_remove_local_addresses(&peers[i]);
         }
     }
-    peer->address_count = remaining;
+    return peers;
 }
 
+/* Shared memory is connected only where it is what the transport measures: otherwise the links are
+ * to be measured. */
 static muster_status connect_ranks(struct rank_run *run)
 {
     const struct muster_bench_options *options = &run->shared->options;
-    uint32_t host = muster_topology_locate(&run->topology, run->rank).host;
-    struct muster_peer *peers = calloc(options->ranks, sizeof *peers);
+    uint32_t suspect = UINT32_MAX;
+    AUTO_FREE struct muster_peer *peers = copy_peers(run);
     if (peers == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for %u peers", options->ranks);
     }
-    for (uint32_t i = 0; i < options->ranks; i++) {
-        peers[i] = run->shared->rank_slots[i].peer;
-        if (muster_topology_locate(&run->topology, i).host != host) {
-            remove_local_addresses(&peers[i]);
-        }
+    const struct muster_communicator_options communicator = {.fabric = run->fabric,
+                                                             .generation = GENERATION,
+                                                             .topology = &run->topology,
+                                                             .peers = peers,
+                                                             .rank = run->rank,
+                                                             .timeout_ms = CALL_TIMEOUT_MS};
+    TRY(muster_communicator_create(&communicator, &run->communicator));
+    TRY(measure_links(run));
+    if (options->transport == MUSTER_BENCH_SHM) {
+        TRY(muster_communicator_share_memory(run->communicator, &suspect));
     }
-    muster_status status =
-        muster_fabric_begin_generation(run->fabric, GENERATION, peers, options->ranks);
-    free(peers);
-    TRY(status);
-    return create_context(run);
+    muster_communicator_apply_figures(run->communicator);
+    run->context = run->communicator->contexts[MUSTER_GLOBAL];
+    return MUSTER_OK;
 }
 
 static uint64_t larger(uint64_t one, uint64_t other)
@@ -411,7 +388,7 @@ muster_status muster_bench_rank_main(struct muster_bench_shared *shared, uint32_
     if (status != MUSTER_OK) {
         (void)snprintf(run.slot->error, sizeof run.slot->error, "%s", muster_last_error());
     }
-    muster_context_destroy(run.context);
+    muster_communicator_destroy(run.communicator);
     muster_fabric_destroy(run.fabric, status == MUSTER_OK ? LINGER_MS : 0);
     muster_timeline_destroy(run.timeline);
     muster_topology_finish(&run.topology);

@@ -1,0 +1,94 @@
+/*
+ * A communicator: links, contexts, shared memory and link figures for a given list of members. The
+ * session has one in each generation, with the members that the service names; a program that finds
+ * its peers elsewhere can have one without a service.
+ *
+ *   create          opens a generation of the fabric and creates the contexts; no message is sent
+ *   agree_figures   \  exchanges of all members, in this order, before the first collective; each
+ *   share_memory     > may be left out by all members alike
+ *   apply_figures   /
+ *
+ * Threads: its contexts have their own rules (context.h); everything else is called by one thread
+ * at a time.
+ *
+ * May use: context, fabric, collectives, base. May not know: the session, the service.
+ */
+#ifndef MUSTER_WORKER_COMMUNICATOR_COMMUNICATOR_H
+#define MUSTER_WORKER_COMMUNICATOR_COMMUNICATOR_H
+
+#include "worker/communicator/figures_agreement.h"
+#include "worker/context/context.h"
+#include "worker/fabric/fabric.h"
+
+enum { MUSTER_SCOPE_COUNT = 3 };
+
+struct muster_communicator_options {
+    struct muster_fabric *fabric; /* borrowed; has its token */
+    uint64_t generation;
+    const struct muster_topology *topology; /* of all members; copied */
+    const struct muster_peer *peers;        /* [topology->ranks] copied */
+    uint32_t rank;                          /* this member's */
+    const uint32_t *contribution_numbers;   /* [topology->ranks] each member's `order` (muster.h);
+                                               NULL: its rank; copied */
+    uint32_t hosts_digest, shape_digest;    /* of these members: see struct muster_figures */
+    const char *algorithm;                  /* for all contexts, as context.h has it; or NULL */
+    uint32_t timeout_ms; /* for each exchange of agree_figures and share_memory */
+};
+
+/* Read by its users, written by the functions below. */
+struct muster_communicator {
+    struct muster_fabric *fabric;
+    uint64_t generation;
+    struct muster_topology topology;
+    uint32_t rank;
+    uint32_t hosts_digest, shape_digest;
+    uint32_t timeout_ms;
+    uint32_t *contribution_numbers; /* [topology.ranks] */
+    struct muster_context *contexts[MUSTER_SCOPE_COUNT];
+    uint32_t next_context;         /* the next free context number; the same on all members */
+    struct muster_figures figures; /* the default ones until all members have agreed on others */
+    bool autotunes;                /* its contexts autotune; the same on all members */
+    bool figures_outdated; /* the figures were measured on other hosts; the same on all members */
+};
+
+/* MUSTER_INVALID: an algorithm that does not exist. MUSTER_FATAL: no memory, no descriptors. */
+MUSTER_CHECKED muster_status
+muster_communicator_create(const struct muster_communicator_options *options,
+                           struct muster_communicator **ret_communicator);
+/* The links stay: they are the fabric's. Accepts NULL. */
+void muster_communicator_destroy(struct muster_communicator *communicator);
+
+/* All members adopt rank 0's choice of link figures, or measure them together if that is the
+ * choice; the other members' *choice is replaced. A single member adopts the figures. Blocks.
+ * MUSTER_REJOIN: a member died, or was missing at the deadline; ret_suspect as in
+ * muster_context_run(). */
+MUSTER_CHECKED muster_status
+muster_communicator_agree_figures(struct muster_communicator *communicator,
+                                  struct muster_figures_choice *choice, uint32_t *ret_suspect);
+
+/* The members of each host set up memory that they share, where that is possible. Blocks; statuses
+ * as above. */
+MUSTER_CHECKED muster_status
+muster_communicator_share_memory(struct muster_communicator *communicator, uint32_t *ret_suspect);
+
+/* From now on the contexts, or the one of a scope, choose algorithms by the figures, and autotune
+ * if that was agreed on. All members call it between the same collectives. */
+void muster_communicator_apply_figures(struct muster_communicator *communicator);
+void muster_communicator_apply_figures_to(struct muster_communicator *communicator,
+                                          muster_scope scope);
+
+/* A context of some members, `ranks` in ascending order, this one among them. All of them create it
+ * with the same number, which each member takes from next_context. The caller's; to be destroyed
+ * before the communicator. */
+MUSTER_CHECKED muster_status muster_communicator_create_context(
+    const struct muster_communicator *communicator, const char *name, uint32_t number,
+    const uint32_t *ranks, uint32_t count, struct muster_context **ret_context);
+
+/* Operations that have finished in the contexts of the scopes. Any thread. */
+uint64_t muster_communicator_progress(const struct muster_communicator *communicator);
+
+/* Removes the addresses that reach a member from its own host only: for members that are to count
+ * as members of different hosts. */
+void muster_peer_remove_local_addresses(struct muster_peer *peer);
+
+#endif
