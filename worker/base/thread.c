@@ -4,6 +4,7 @@
 #include "worker/base/clock.h"
 
 #include <assert.h>
+#include <signal.h>
 
 void muster_mutex_init(pthread_mutex_t *mutex)
 {
@@ -44,4 +45,15 @@ bool muster_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, in
     }
     const struct timespec until = muster_clock_timespec(deadline_ns);
     return pthread_cond_timedwait(condition, mutex, &until) == 0;
+}
+
+int muster_thread_start(pthread_t *ret_thread, void *(*run)(void *user), void *user)
+{
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread inherits the mask */
+    int error = pthread_create(ret_thread, NULL, run, user);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
 }

@@ -29,6 +29,10 @@ void muster_condition_init(pthread_cond_t *condition);
  */
 bool muster_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t deadline_ns);
 
+/* Starts a thread that handles no signals: these are for the program's own threads. Returns 0 or
+ * the error of pthread_create(). */
+int muster_thread_start(pthread_t *ret_thread, void *(*run)(void *user), void *user);
+
 static inline void muster_cleanup_unlock(pthread_mutex_t **mutex)
 {
     if (*mutex != NULL) {

@@ -7,6 +7,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 #include "worker/communicator/scope_group.h"
+#include "worker/executor/progress_engine.h"
 
 /* Creating ------------------------------------------------------------------------------------- */
 
@@ -19,6 +20,7 @@ static muster_status create_scope(struct muster_communicator *communicator, must
                                 communicator->rank, scope, &group));
     const struct muster_context_options options = {
         .fabric = communicator->fabric,
+        .engine = communicator->engine,
         .generation = communicator->generation,
         .number = (uint32_t)scope,
         .name = names[scope],
@@ -57,6 +59,7 @@ static muster_status fill(struct muster_communicator *communicator,
             options->contribution_numbers != NULL ? options->contribution_numbers[rank] : rank;
     }
     TRY(muster_topology_init_copy(options->topology, &communicator->topology));
+    TRY(muster_progress_engine_create(options->fabric, &communicator->engine));
     TRY(muster_fabric_begin_generation(options->fabric, options->generation, options->peers,
                                        ranks));
     for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
@@ -89,6 +92,7 @@ void muster_communicator_destroy(struct muster_communicator *communicator)
     for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
         muster_context_destroy(communicator->contexts[scope]);
     }
+    muster_progress_engine_destroy(communicator->engine);
     muster_topology_finish(&communicator->topology);
     free(communicator->contribution_numbers);
     free(communicator);
@@ -107,6 +111,7 @@ muster_status muster_communicator_create_context(const struct muster_communicato
     TRY(muster_topology_init_some(&communicator->topology, ranks, count, &topology));
     const struct muster_context_options options = {
         .fabric = communicator->fabric,
+        .engine = communicator->engine,
         .generation = communicator->generation,
         .number = number,
         .name = name,

@@ -38,6 +38,7 @@ struct muster_communicator_options {
 /* Read by its users, written by the functions below. */
 struct muster_communicator {
     struct muster_fabric *fabric;
+    struct muster_progress_engine *engine; /* of its calls in flight */
     uint64_t generation;
     struct muster_topology topology;
     uint32_t rank;
@@ -55,7 +56,8 @@ struct muster_communicator {
 MUSTER_CHECKED muster_status
 muster_communicator_create(const struct muster_communicator_options *options,
                            struct muster_communicator **ret_communicator);
-/* The links stay: they are the fabric's. Accepts NULL. */
+/* Waits for calls in flight, until their deadlines at most. The links stay: they are the fabric's.
+ * Accepts NULL. */
 void muster_communicator_destroy(struct muster_communicator *communicator);
 
 /* All members adopt rank 0's choice of link figures, or measure them together if that is the

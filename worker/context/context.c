@@ -63,7 +63,10 @@ static muster_status copy_options(struct muster_context *context,
     context->ranks = calloc(topology->ranks, sizeof *context->ranks);
     size_t bounds_bytes = MUSTER_BOUNDS_MAX(topology->ranks) * sizeof context->key->bounds[0];
     context->key = malloc(sizeof *context->key + bounds_bytes);
-    if (context->name == NULL || context->ranks == NULL || context->key == NULL) {
+    muster_started_calls_init(&context->started, options->engine, &context->choices,
+                              malloc(sizeof *context->key + bounds_bytes));
+    if (context->name == NULL || context->ranks == NULL || context->key == NULL ||
+        context->started.key == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
     }
     memcpy(context->ranks, options->ranks, topology->ranks * sizeof *context->ranks);
@@ -104,6 +107,7 @@ void muster_context_destroy(struct muster_context *context)
     if (context == NULL) {
         return;
     }
+    muster_started_calls_finish(&context->started);
     muster_operation_cache_clear(&context->cache);
     muster_tuning_clear(&context->tuning);
     muster_group_memory_destroy(context->shared.memory);
@@ -183,6 +187,7 @@ void muster_context_set_model(struct muster_context *context, const struct muste
     muster_operation_cache_clear(&context->cache);
     context->choices.model = *model;
     muster_choices_clear(&context->choices);
+    muster_started_calls_set_model(&context->started, model);
     muster_tuning_clear(&context->tuning);
 }
 

@@ -5,7 +5,8 @@
  * them by the executor or in memory that the ranks share. Once an operation is cached, a call
  * allocates nothing, logs nothing and holds no lock for long.
  *
- * Threads: one call at a time; further callers wait for their turn.
+ * Threads: one blocking call at a time; further callers wait for their turn. Calls in flight have
+ * no turns: any number at a time, from any thread.
  *
  * May use: executor, device, fabric, collectives, base. May not know: the session, the service.
  */
@@ -21,8 +22,12 @@
 
 struct muster_context;
 
+struct muster_progress_engine; /* worker/executor/progress_engine.h */
+
 struct muster_context_options {
-    struct muster_fabric *fabric; /* borrowed; has begun the generation */
+    struct muster_fabric *fabric;          /* borrowed; has begun the generation */
+    struct muster_progress_engine *engine; /* of the fabric, borrowed; NULL: no call of the context
+                                              can be started, all block */
     uint64_t generation;
     uint32_t number;                        /* unique within the generation on each member */
     const char *name;                       /* "global", for errors; copied */
@@ -84,6 +89,37 @@ uint64_t muster_context_progress(const struct muster_context *context);
 MUSTER_CHECKED muster_status muster_context_run(struct muster_context *context,
                                                 const struct muster_request *request,
                                                 uint32_t *ret_suspect);
+
+/* Calls in flight (started_calls.h) --------------------------------------------------------------
+ */
+
+struct muster_started_call;
+
+/* Starts a collective and returns at once. The buffers are the call's until it is ended; the
+ * request and its lists are borrowed until this returns. All ranks start the same calls in the
+ * same order. MUSTER_INVALID: the request is wrong in itself, or a buffer is memory of a GPU;
+ * MUSTER_REJOIN, MUSTER_FATAL: a call in flight has failed before, and none can be started any
+ * more. */
+MUSTER_CHECKED muster_status muster_context_start(struct muster_context *context,
+                                                  const struct muster_request *request,
+                                                  struct muster_started_call **ret_call);
+
+/* Whether it is done. */
+bool muster_started_call_test(struct muster_started_call *call);
+
+/* Blocks until it is done, or until the time of muster_clock_ns(). Returns whether it is done. */
+bool muster_started_call_wait(struct muster_started_call *call, int64_t until_ns);
+
+/* Waits until it is done, which is bounded by the deadline of its request, and releases it. Status
+ * and suspect are those of muster_context_run(). */
+MUSTER_CHECKED muster_status muster_started_call_end(struct muster_started_call *call,
+                                                     uint32_t *ret_suspect);
+
+/* Releases it, once it has finished by itself. Its buffers are the call's until then. */
+void muster_started_call_detach(struct muster_started_call *call);
+
+/* Queries ----------------------------------------------------------------------------------------
+ */
 
 /* The number of the algorithm that the request would run with; during autotuning, without it. */
 MUSTER_CHECKED muster_status muster_context_algorithm(struct muster_context *context,

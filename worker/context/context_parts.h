@@ -11,6 +11,7 @@
  *   shared_memory_launch.c  the operation in memory that the ranks share
  *   shared_memory_setup.c   creates that memory, by collectives of the context
  *   autotune.c              calls that try algorithms
+ *   started_calls.c         calls in flight
  *
  * Private to the context. May use: executor.h, collectives, base.
  */
@@ -26,6 +27,7 @@
 #include "worker/context/context.h"
 #include "worker/context/gpu_staging.h"
 #include "worker/context/shared_memory_launch.h"
+#include "worker/context/started_calls.h"
 
 struct muster_context {
     struct muster_fabric *fabric; /* borrowed */
@@ -38,6 +40,7 @@ struct muster_context {
     struct muster_topology topology;
     struct muster_choices choices;
     atomic_uint_fast64_t progress;
+    struct muster_started_calls started; /* has a mutex of its own */
     atomic_bool missed; /* a call did not get its turn in time: no operation can run any more */
 
     pthread_mutex_t mutex; /* guards `taken`, `tickets` and `turn` */
@@ -84,6 +87,10 @@ MUSTER_CHECKED muster_status muster_context_launch(struct muster_context *contex
                                                    const struct muster_request *request,
                                                    const struct muster_cached_operation *cached,
                                                    uint8_t flags, uint32_t *ret_suspect);
+
+/* launch.c: adds the span of a call that has succeeded to the timeline. */
+void muster_context_trace(const struct muster_context *context, const struct muster_launch *launch,
+                          int64_t started_ns);
 
 /* autotune.c: the same for an operation whose algorithm is still being tuned: runs it by the
  * algorithm that is to be tried, or by the one that was found best. */

@@ -34,8 +34,8 @@ static uint64_t aligned(uint64_t size_bytes)
     return (size_bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
 }
 
-static void trace_call(const struct muster_context *context, const struct muster_launch *launch,
-                       int64_t started_ns)
+void muster_context_trace(const struct muster_context *context, const struct muster_launch *launch,
+                          int64_t started_ns)
 {
     struct muster_timeline *timeline = muster_fabric_timeline(context->fabric);
     if (timeline == NULL) {
@@ -139,7 +139,7 @@ static muster_status launch_with(struct muster_context *context,
         return fail(context, &launch, status);
     }
     atomic_fetch_add(&context->progress, 1);
-    trace_call(context, &launch, started_ns);
+    muster_context_trace(context, &launch, started_ns);
     return MUSTER_OK;
 }
 

@@ -4,9 +4,9 @@
  * Each lane has a window of steps, the present round, and a count of what is outstanding in it. The
  * thread that takes the count to zero starts the next round. That is a done function (under the
  * fabric's lock, so that the next message is posted without waking a thread), or the owner, which
- * is the thread in muster_operation_run(). The starter of a round holds one unit of the count until
- * all of the round is posted. So messages that complete at once can neither start the next round
- * too early nor recurse through the rounds.
+ * is the thread in muster_operation_run(), or the one that progresses an operation in flight. The
+ * starter of a round holds one unit of the count until all of the round is posted. So messages that
+ * complete at once can neither start the next round too early nor recurse through the rounds.
  *
  * Receives of the next round that touch nothing of the present round are posted with the present
  * one. Their senders then get the grant early. A later grant could be delayed by other data of this
@@ -44,7 +44,7 @@ static bool is_local(const struct muster_step *step)
  * atomics. */
 static void wake_owner(struct muster_operation *operation)
 {
-    __atomic_store_n(&operation->awake, true, __ATOMIC_SEQ_CST);
+    __atomic_store_n(operation->awake, true, __ATOMIC_SEQ_CST);
 }
 
 /* Addresses and local work ------------------------------------------------------------------- */
@@ -266,7 +266,6 @@ static void prepare_operation(struct muster_operation *operation,
     operation->on_gpu = launch->in_gpu != NULL || launch->out_gpu != NULL;
     operation->element_size_bytes = muster_type_size_bytes((muster_type)call->type);
     operation->failure = MUSTER_OK;
-    operation->awake = false;
     atomic_store(&operation->failed, false);
     atomic_store(&operation->lanes_left, operation->schedule.lanes);
     for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
@@ -324,29 +323,25 @@ static void wait_for_done_functions(const struct muster_operation *operation)
     (void)status; /* this rank's part is done, even if the generation has been revoked since */
 }
 
-/* The owner's loop. MUSTER_OK: the operation has finished, or operation->failed is set. */
-static muster_status drive(struct muster_operation *operation)
-{
-    const struct muster_launch *launch = operation->launch;
-    const struct muster_message_key key = {
-        .generation = launch->generation, .sequence = launch->sequence, .context = launch->context};
-    TRY(start_lanes(operation, operation->lanes, operation->schedule.lanes));
-    while (true) {
-        /* Cleared before the checks: whatever comes after them sets it again. */
-        __atomic_store_n(&operation->awake, false, __ATOMIC_SEQ_CST);
-        TRY(run_local_work(operation));
-        if (atomic_load(&operation->lanes_left) == 0 || atomic_load(&operation->failed)) {
-            return MUSTER_OK;
-        }
-        TRY(muster_fabric_wait_in(operation->fabric, &key, &operation->awake, launch->deadline_ns));
-    }
-}
-
-muster_status muster_operation_run(struct muster_operation *operation,
-                                   const struct muster_launch *launch, uint32_t *ret_suspect)
+muster_status muster_operation_start(struct muster_operation *operation,
+                                     const struct muster_launch *launch, bool *awake)
 {
     prepare_operation(operation, launch);
-    muster_status status = drive(operation);
+    operation->awake = awake;
+    return start_lanes(operation, operation->lanes, operation->schedule.lanes);
+}
+
+muster_status muster_operation_progress(struct muster_operation *operation, bool *ret_ended)
+{
+    *ret_ended = true;
+    TRY(run_local_work(operation));
+    *ret_ended = atomic_load(&operation->lanes_left) == 0 || atomic_load(&operation->failed);
+    return MUSTER_OK;
+}
+
+muster_status muster_operation_finish(struct muster_operation *operation, muster_status status,
+                                      uint32_t *ret_suspect)
+{
     if (atomic_load(&operation->lanes_left) > 0) {
         uint32_t suspect = UINT32_MAX;
         status = muster_operation_end_failed(operation, status, &suspect);
@@ -359,6 +354,34 @@ muster_status muster_operation_run(struct muster_operation *operation,
         wait_for_done_functions(operation);
     }
     return MUSTER_OK;
+}
+
+/* MUSTER_OK: the operation has finished, or operation->failed is set. */
+static muster_status drive(struct muster_operation *operation, const struct muster_launch *launch,
+                           bool *awake)
+{
+    const struct muster_message_key key = {
+        .generation = launch->generation, .sequence = launch->sequence, .context = launch->context};
+    bool ended = false;
+    muster_status status = muster_operation_start(operation, launch, awake);
+    while (status == MUSTER_OK) {
+        /* Cleared before the checks: whatever comes after them sets it again. */
+        __atomic_store_n(awake, false, __ATOMIC_SEQ_CST);
+        status = muster_operation_progress(operation, &ended);
+        if (status != MUSTER_OK || ended) {
+            break;
+        }
+        status = muster_fabric_wait_in(operation->fabric, &key, awake, launch->deadline_ns);
+    }
+    return status;
+}
+
+muster_status muster_operation_run(struct muster_operation *operation,
+                                   const struct muster_launch *launch, uint32_t *ret_suspect)
+{
+    bool awake = false; /* done functions may set it until the operation is finished */
+    muster_status status = drive(operation, launch, &awake);
+    return muster_operation_finish(operation, status, ret_suspect);
 }
 
 bool muster_operation_reads_gpu(const struct muster_operation *operation, uint64_t generation)

@@ -35,6 +35,25 @@ MUSTER_CHECKED muster_status muster_operation_run(struct muster_operation *opera
                                                   const struct muster_launch *launch,
                                                   uint32_t *ret_suspect);
 
+/* The same in parts, for operations in flight: start, then progress whenever *awake is true until
+ * the operation has ended, then finish. The launch and awake are borrowed until it is finished.
+ *
+ * One thread at a time calls them: the owner, which sets *awake to false before it calls
+ * progress, and waits by muster_fabric_wait_in() with awake as its flag. Several operations of a
+ * fabric may have the same flag.
+ *
+ * start: also after a failure the operation has to be finished, with its status. progress does
+ * the local steps that are due; it does not block, and its status is for finish, too. finish: with
+ * MUSTER_OK, or with the status of start, of progress or of the wait; returns that of
+ * muster_operation_run(). */
+MUSTER_CHECKED muster_status muster_operation_start(struct muster_operation *operation,
+                                                    const struct muster_launch *launch,
+                                                    bool *awake);
+MUSTER_CHECKED muster_status muster_operation_progress(struct muster_operation *operation,
+                                                       bool *ret_ended);
+MUSTER_CHECKED muster_status muster_operation_finish(struct muster_operation *operation,
+                                                     muster_status status, uint32_t *ret_suspect);
+
 /* Sends peers (global ranks) the reason why the operation failed here, and waits up to 10 ms until
  * it has left: the fabric moves nothing while no thread waits. muster_last_error() stays as it is.
  */

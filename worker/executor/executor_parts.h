@@ -50,7 +50,7 @@ struct muster_operation {
     char gpu_reason[128]; /* why the first copy failed; "": none did */
     size_t element_size_bytes;
     atomic_size_t lanes_left;
-    bool awake; /* the owner has something to do: see wake_owner() */
+    bool *awake; /* the owner has something to do: see wake_owner(); borrowed */
     atomic_bool failed;
     muster_status failure;
     char reason[MUSTER_ERROR_MAX];

@@ -228,6 +228,9 @@ MUSTER_CHECKED muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
                                                    const struct muster_message_key *operation,
                                                    const bool *finished, int64_t deadline_ns);
 
+/* Sets *finished, as a done function may, and ends the waits that wait for it. */
+void muster_fabric_notify(struct muster_fabric *fabric, bool *finished);
+
 /* Withdraws all posted transfers of one operation: afterwards the fabric does not touch them or
  * their data, and drops messages that still arrive for the operation. May wait for one segment. */
 void muster_fabric_withdraw(struct muster_fabric *fabric, uint64_t generation, uint32_t context,

@@ -509,6 +509,16 @@ muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
     return drive(fabric, &waiter, deadline_ns);
 }
 
+void muster_fabric_notify(struct muster_fabric *fabric, bool *finished)
+{
+    AUTO_LOCK(&fabric->lock);
+    __atomic_store_n(finished, true, __ATOMIC_SEQ_CST);
+    wake_finished(fabric);
+    if (fabric->leading) {
+        muster_fabric_wake(fabric);
+    }
+}
+
 /* Beginning and end -------------------------------------------------------------------------- */
 
 static void wake_free(struct muster_watch *watch)

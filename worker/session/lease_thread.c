@@ -11,7 +11,6 @@
  */
 #include "worker/session/lease_thread.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -215,12 +214,7 @@ static void *run_lease_thread(void *argument)
 
 muster_status muster_session_start_lease_thread(struct muster_session *session)
 {
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals belong to the user's threads */
-    int failed = pthread_create(&session->lease_thread, NULL, run_lease_thread, session);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = muster_thread_start(&session->lease_thread, run_lease_thread, session);
     if (failed != 0) {
         return muster_error_set(MUSTER_FATAL, "lease thread: %s", strerror(failed));
     }

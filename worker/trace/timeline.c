@@ -5,7 +5,6 @@
 #include "worker/base/thread.h"
 #include "worker/trace/timeline_file.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,17 +180,10 @@ static void *run(void *argument)
 
 /* Creating ------------------------------------------------------------------------------------ */
 
-/* Signals are for the user's threads. Without SIGXFSZ a limit of the size of files is an error of
- * the write. */
+/* Without SIGXFSZ a limit of the size of files is an error of the write. */
 static bool start_thread(struct muster_timeline *timeline)
 {
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&timeline->thread, NULL, run, timeline);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed == 0;
+    return muster_thread_start(&timeline->thread, run, timeline) == 0;
 }
 
 static void free_timeline(struct muster_timeline *timeline)

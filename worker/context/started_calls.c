@@ -1,0 +1,417 @@
+/* Calls in flight: from a request to an operation in the progress engine, and to its end. */
+#include "worker/context/started_calls.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/reduce/float_environment.h"
+#include "worker/base/clock.h"
+#include "worker/base/thread.h"
+#include "worker/context/context_parts.h"
+#include "worker/context/local_work.h"
+#include "worker/trace/timeline.h"
+
+enum {
+    IDLE_MAX = 256,         /* calls that are kept for their operations */
+    SCRATCH_ALIGNMENT = 64, /* a cache line */
+    CONTEXT_BIT = 1 << 30,  /* in the context numbers of messages: calls in flight */
+};
+
+struct muster_started_call {
+    struct muster_in_flight in_flight;
+    struct muster_context *context;
+    struct muster_request_key *key; /* owned */
+    struct muster_operation *operation;
+    struct muster_launch base; /* the part that all launches share */
+    uint64_t schedule_scratch_bytes;
+    void *scratch;
+    uint64_t scratch_bytes;
+    struct muster_request request; /* of this launch, with lists of its own */
+    const void **inputs;           /* [list_size] */
+    void **outputs;
+    uint32_t list_size;
+    int64_t started_ns; /* for the timeline */
+    bool detached;
+    TAILQ_ENTRY(muster_started_call) order;
+};
+
+static struct muster_started_call *call_of(struct muster_in_flight *in_flight)
+{
+    return (struct muster_started_call *)in_flight; /* its first member */
+}
+
+static size_t key_bytes(const struct muster_request_key *key)
+{
+    return sizeof *key + key->bound_count * sizeof key->bounds[0];
+}
+
+static void free_call(struct muster_started_call *call)
+{
+    muster_operation_destroy(call->operation);
+    free(call->scratch);
+    free(call->inputs);
+    free(call->outputs);
+    free(call->key);
+    free(call);
+}
+
+/* Finding or making the operation -------------------------------------------------------------- */
+
+static struct muster_started_call *take_idle(struct muster_started_calls *calls)
+{
+    struct muster_started_call *each = NULL;
+    TAILQ_FOREACH(each, &calls->idle, order)
+    {
+        if (key_bytes(each->key) == key_bytes(calls->key) &&
+            memcmp(each->key, calls->key, key_bytes(calls->key)) == 0) {
+            TAILQ_REMOVE(&calls->idle, each, order);
+            calls->idle_count--;
+            return each;
+        }
+    }
+    return NULL;
+}
+
+static struct muster_plan plan_of(const struct muster_context *context,
+                                  const struct muster_started_call *call)
+{
+    const struct muster_shape *shape = &call->base.shape;
+    bool ordered = (call->base.call.flags & MUSTER_CALL_ORDERED) != 0;
+    return (struct muster_plan){.collective = shape->collective,
+                                .topology = &context->topology,
+                                .rank = shape->rank,
+                                .root = shape->root,
+                                .count = shape->count,
+                                .input_bounds = shape->input_bounds,
+                                .output_bounds = shape->output_bounds,
+                                .reduction_order = ordered ? context->reduction_order : NULL,
+                                .in_place = (call->key->flags & MUSTER_KEY_IN_PLACE) != 0};
+}
+
+/* call holds its key. */
+static muster_status make_operation(struct muster_context *context,
+                                    struct muster_started_call *call, size_t element_size_bytes)
+{
+    AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
+    const struct muster_plan plan = plan_of(context, call);
+    struct muster_schedule schedule;
+    size_t algorithm = call->key->algorithm;
+    if ((call->key->flags & MUSTER_KEY_NAMED) == 0) {
+        TRY(muster_choices_make(&context->started.choices, &plan, element_size_bytes, &algorithm));
+    }
+    TRY(muster_plan_check(algorithm, &plan));
+    call->base.call.algorithm = (uint32_t)algorithm;
+    TRY(muster_schedule_generate(algorithm, &plan, &schedule));
+    if (__builtin_mul_overflow(schedule.scratch_count, element_size_bytes,
+                               &call->schedule_scratch_bytes)) {
+        muster_schedule_finish(&schedule);
+        return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
+                                muster_collective_name(plan.collective));
+    }
+    return muster_operation_create(context->fabric, &schedule, context->ranks, &call->operation);
+}
+
+static muster_status fill_call(struct muster_context *context, const struct muster_request *request,
+                               struct muster_started_call *call)
+{
+    const struct muster_request_key *key = context->started.key;
+    muster_type type = request->collective == MUSTER_BARRIER ? MUSTER_FLOAT32 : request->type;
+    call->context = context;
+    call->key = malloc(key_bytes(key));
+    if (call->key == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for a call in flight");
+    }
+    memcpy(call->key, key, key_bytes(key));
+    TRY(muster_request_check(call->key, context->rank, context->topology.ranks, &call->base));
+    TRY(muster_request_check_buffers(request, &call->base.sizes));
+    return make_operation(context, call, muster_type_size_bytes(type));
+}
+
+/* By the key in the context, with its mutex held. */
+static muster_status find_call(struct muster_context *context, const struct muster_request *request,
+                               struct muster_started_call **ret_call)
+{
+    struct muster_started_call *call = take_idle(&context->started);
+    muster_status status = MUSTER_OK;
+    if (call != NULL) {
+        status = muster_request_check_buffers(request, &call->base.sizes);
+    } else {
+        call = calloc(1, sizeof *call);
+        if (call == NULL) {
+            return muster_error_set(MUSTER_FATAL, "no memory for a call in flight");
+        }
+        status = fill_call(context, request, call);
+    }
+    if (status != MUSTER_OK) {
+        free_call(call);
+        return status;
+    }
+    *ret_call = call;
+    return MUSTER_OK;
+}
+
+/* Starting ---------------------------------------------------------------------------------------
+ */
+
+/* The caller's lists of buffers need only stay until the call is started. */
+static muster_status copy_request(struct muster_started_call *call,
+                                  const struct muster_request *request)
+{
+    uint32_t count = request->buffer_count;
+    call->request = *request;
+    call->request.in_counts = NULL; /* they are in the key */
+    call->request.out_counts = NULL;
+    if (count > call->list_size) {
+        free(call->inputs);
+        free(call->outputs);
+        call->inputs = calloc(count, sizeof *call->inputs);
+        call->outputs = calloc(count, sizeof *call->outputs);
+        call->list_size = call->inputs != NULL && call->outputs != NULL ? count : 0;
+    }
+    if (count > call->list_size) {
+        return muster_error_set(MUSTER_FATAL, "no memory for a call of %u buffers", count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        call->inputs[i] = request->inputs != NULL ? request->inputs[i] : NULL;
+        call->outputs[i] = request->outputs[i];
+    }
+    call->request.inputs = request->inputs != NULL ? call->inputs : NULL;
+    call->request.outputs = count > 0 ? call->outputs : NULL;
+    return MUSTER_OK;
+}
+
+static muster_status reserve_scratch(struct muster_started_call *call, uint64_t size_bytes)
+{
+    if (size_bytes <= call->scratch_bytes) {
+        return MUSTER_OK;
+    }
+    free(call->scratch);
+    call->scratch = NULL;
+    call->scratch_bytes = 0;
+    if (posix_memalign(&call->scratch, SCRATCH_ALIGNMENT, size_bytes) != 0) {
+        return muster_error_set(MUSTER_FATAL, "no memory for %llu bytes of scratch",
+                                (unsigned long long)size_bytes);
+    }
+    call->scratch_bytes = size_bytes;
+    return MUSTER_OK;
+}
+
+/* Fills the launch, except its number, and gathers this rank's buffers. */
+static muster_status prepare(struct muster_started_call *call)
+{
+    const struct muster_context *context = call->context;
+    const struct muster_request *request = &call->request;
+    struct muster_launch *launch = &call->in_flight.launch;
+    uint64_t scratch_bytes = (call->schedule_scratch_bytes + SCRATCH_ALIGNMENT - 1) /
+                             SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+    *launch = call->base;
+    launch->generation = context->generation;
+    launch->context = context->number | CONTEXT_BIT;
+    launch->deadline_ns = request->deadline_ns;
+    launch->reduction = muster_local_reduction(request);
+    if (muster_collective_reduces(launch->shape.collective)) {
+        launch->call.prescale = launch->reduction.prescale;
+        launch->call.postscale = launch->reduction.postscale;
+    }
+    TRY(reserve_scratch(call, scratch_bytes + muster_local_scratch_bytes(request, launch)));
+    launch->scratch = call->scratch;
+    launch->in = muster_local_begin(request, launch, (char *)call->scratch + scratch_bytes);
+    launch->out = request->out;
+    return MUSTER_OK;
+}
+
+/* In the engine's thread. After a failure that the other ranks may not share, the numbers of calls
+ * in flight may no longer agree, so no further call can be started. */
+static muster_status complete(struct muster_in_flight *in_flight, muster_status status)
+{
+    struct muster_started_call *call = call_of(in_flight);
+    struct muster_context *context = call->context;
+    const struct muster_launch *launch = &in_flight->launch;
+    if (status == MUSTER_OK) {
+        status = muster_local_end(&call->request, launch);
+    }
+    if (status == MUSTER_OK) {
+        atomic_fetch_add(&context->progress, 1);
+        muster_context_trace(context, launch, call->started_ns);
+        return MUSTER_OK;
+    }
+    (void)muster_error_prefix(status, "%s #%llu in flight (context %s, generation %llu)",
+                              muster_collective_name(launch->shape.collective),
+                              (unsigned long long)launch->sequence, context->name,
+                              (unsigned long long)context->generation);
+    if (status == MUSTER_INVALID) {
+        return status; /* the call failed on all ranks alike */
+    }
+    status = status == MUSTER_RETRY ? MUSTER_REJOIN : status;
+    AUTO_LOCK(&context->started.mutex);
+    if (context->started.broken == MUSTER_OK) {
+        context->started.broken = status;
+        (void)snprintf(context->started.broken_text, sizeof context->started.broken_text, "%s",
+                       muster_last_error());
+    }
+    return muster_error_set(status, "%s", muster_last_error());
+}
+
+static void release_locked(struct muster_started_calls *calls, struct muster_started_call *call)
+{
+    TAILQ_REMOVE(&calls->active, call, order);
+    TAILQ_INSERT_HEAD(&calls->idle, call, order);
+    if (++calls->idle_count > IDLE_MAX) {
+        struct muster_started_call *oldest = TAILQ_LAST(&calls->idle, muster_started_call_list);
+        TAILQ_REMOVE(&calls->idle, oldest, order);
+        calls->idle_count--;
+        free_call(oldest);
+    }
+}
+
+/* Detached calls that are done. */
+static void release_detached_locked(struct muster_started_calls *calls)
+{
+    struct muster_started_call *next = NULL;
+    for (struct muster_started_call *each = TAILQ_FIRST(&calls->active); each != NULL;
+         each = next) {
+        next = TAILQ_NEXT(each, order);
+        if (each->detached && muster_progress_engine_test(calls->engine, &each->in_flight)) {
+            release_locked(calls, each);
+        }
+    }
+}
+
+static muster_status check_start(const struct muster_context *context,
+                                 const struct muster_request *request)
+{
+    if (context->started.engine == NULL) {
+        return muster_error_set(MUSTER_INVALID, "context %s: no call can be started here",
+                                context->name);
+    }
+    if (muster_request_is_of_gpu(request)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "%s: calls in flight take memory of the host, and a buffer is "
+                                "memory of a GPU",
+                                muster_collective_name(request->collective));
+    }
+    return MUSTER_OK;
+}
+
+/* Numbers the call, which makes the order of calls, and passes it to the engine. */
+static muster_status launch_locked(struct muster_started_calls *calls,
+                                   struct muster_started_call *call)
+{
+    call->in_flight.launch.sequence = calls->sequence + 1;
+    TRY(muster_progress_engine_start(calls->engine, &call->in_flight));
+    calls->sequence++;
+    TAILQ_INSERT_TAIL(&calls->active, call, order);
+    return MUSTER_OK;
+}
+
+muster_status muster_context_start(struct muster_context *context,
+                                   const struct muster_request *request,
+                                   struct muster_started_call **ret_call)
+{
+    struct muster_started_calls *calls = &context->started;
+    struct muster_started_call *call = NULL;
+    TRY(check_start(context, request));
+    AUTO_LOCK(&calls->mutex);
+    if (calls->broken != MUSTER_OK) {
+        return muster_error_set(calls->broken, "%s", calls->broken_text);
+    }
+    release_detached_locked(calls);
+    TRY(muster_request_key(request, context->topology.ranks, calls->key));
+    TRY(find_call(context, request, &call));
+    call->in_flight.operation = call->operation;
+    call->in_flight.complete = complete;
+    call->detached = false;
+    call->started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
+    muster_status status = copy_request(call, request);
+    status = status == MUSTER_OK ? prepare(call) : status;
+    status = status == MUSTER_OK ? launch_locked(calls, call) : status;
+    if (status != MUSTER_OK) {
+        free_call(call);
+        return status;
+    }
+    *ret_call = call;
+    return MUSTER_OK;
+}
+
+/* Ending -----------------------------------------------------------------------------------------
+ */
+
+bool muster_started_call_test(struct muster_started_call *call)
+{
+    return muster_progress_engine_test(call->context->started.engine, &call->in_flight);
+}
+
+bool muster_started_call_wait(struct muster_started_call *call, int64_t until_ns)
+{
+    return muster_progress_engine_wait(call->context->started.engine, &call->in_flight, until_ns);
+}
+
+muster_status muster_started_call_end(struct muster_started_call *call, uint32_t *ret_suspect)
+{
+    struct muster_started_calls *calls = &call->context->started;
+    (void)muster_progress_engine_wait(calls->engine, &call->in_flight, MUSTER_NEVER);
+    muster_status status = call->in_flight.status;
+    if (status != MUSTER_OK) {
+        (void)muster_error_set(status, "%s", call->in_flight.text);
+    }
+    if (ret_suspect != NULL) {
+        *ret_suspect = call->in_flight.suspect;
+    }
+    AUTO_LOCK(&calls->mutex);
+    release_locked(calls, call);
+    return status;
+}
+
+void muster_started_call_detach(struct muster_started_call *call)
+{
+    AUTO_LOCK(&call->context->started.mutex);
+    call->detached = true;
+}
+
+/* Beginning and end ------------------------------------------------------------------------------
+ */
+
+void muster_started_calls_init(struct muster_started_calls *calls,
+                               struct muster_progress_engine *engine,
+                               const struct muster_choices *choices, struct muster_request_key *key)
+{
+    calls->engine = engine;
+    calls->choices = *choices;
+    calls->key = key;
+    TAILQ_INIT(&calls->idle);
+    TAILQ_INIT(&calls->active);
+    muster_mutex_init(&calls->mutex);
+}
+
+static void free_idle(struct muster_started_calls *calls)
+{
+    struct muster_started_call *each = NULL;
+    while ((each = TAILQ_FIRST(&calls->idle)) != NULL) {
+        TAILQ_REMOVE(&calls->idle, each, order);
+        free_call(each);
+    }
+    calls->idle_count = 0;
+}
+
+void muster_started_calls_set_model(struct muster_started_calls *calls,
+                                    const struct muster_cost_model *model)
+{
+    AUTO_LOCK(&calls->mutex);
+    calls->choices.model = *model;
+    muster_choices_clear(&calls->choices);
+    free_idle(calls); /* their algorithms were chosen by other figures */
+}
+
+void muster_started_calls_finish(struct muster_started_calls *calls)
+{
+    struct muster_started_call *each = NULL;
+    while ((each = TAILQ_FIRST(&calls->active)) != NULL) {
+        (void)muster_progress_engine_wait(calls->engine, &each->in_flight, MUSTER_NEVER);
+        TAILQ_REMOVE(&calls->active, each, order);
+        free_call(each);
+    }
+    free_idle(calls);
+    free(calls->key);
+    pthread_mutex_destroy(&calls->mutex);
+}

@@ -1,0 +1,51 @@
+/*
+ * Calls in flight: a call that is started, makes progress in the progress engine's thread, and is
+ * ended by its caller, in any order and from any thread. Any number may be in flight in a context.
+ *
+ * They run by messages, and have operations, scratch and numbers of their own: they neither wait
+ * for the blocking calls of the context nor delay them. All ranks start the same calls in the same
+ * order; a rank that blocks in a call which another one starts waits until its deadline.
+ *
+ * An operation and its scratch are used again by later calls with the same key (request.h).
+ *
+ * Private to the context, but for what context.h declares. May use: executor, collectives, base.
+ */
+#ifndef MUSTER_WORKER_CONTEXT_STARTED_CALLS_H
+#define MUSTER_WORKER_CONTEXT_STARTED_CALLS_H
+
+#include <pthread.h>
+#include <sys/queue.h>
+
+#include "worker/context/algorithm_choice.h"
+#include "worker/context/context.h"
+#include "worker/executor/progress_engine.h"
+
+TAILQ_HEAD(muster_started_call_list, muster_started_call);
+
+/* The calls in flight of a context. */
+struct muster_started_calls {
+    struct muster_progress_engine *engine; /* borrowed; NULL: no call can be started */
+    pthread_mutex_t mutex;                 /* guards what follows */
+    struct muster_choices choices;
+    struct muster_request_key *key;       /* room for the key of any request */
+    uint64_t sequence;                    /* of the last call */
+    struct muster_started_call_list idle; /* most recently used first */
+    uint32_t idle_count;
+    struct muster_started_call_list active; /* started and not ended */
+    muster_status broken; /* why no call can be started any more; MUSTER_OK: they can */
+    char broken_text[MUSTER_ERROR_MAX];
+};
+
+/* The record is zeroed; its key is taken. */
+void muster_started_calls_init(struct muster_started_calls *calls,
+                               struct muster_progress_engine *engine,
+                               const struct muster_choices *choices,
+                               struct muster_request_key *key);
+/* Waits until all calls are done, which is bounded by their deadlines. */
+void muster_started_calls_finish(struct muster_started_calls *calls);
+
+/* From now on algorithms are chosen by these figures. */
+void muster_started_calls_set_model(struct muster_started_calls *calls,
+                                    const struct muster_cost_model *model);
+
+#endif

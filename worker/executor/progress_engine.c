@@ -1,0 +1,251 @@
+/* The progress engine: a list of operations in flight, and the thread that drives them. */
+#include "worker/executor/progress_engine.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/base/clock.h"
+#include "worker/base/thread.h"
+
+TAILQ_HEAD(muster_in_flight_list, muster_in_flight);
+
+struct muster_progress_engine {
+    struct muster_fabric *fabric;
+    pthread_mutex_t mutex;              /* guards what follows, but for `awake` */
+    pthread_cond_t changed;             /* an operation was added, or the engine is to stop */
+    pthread_cond_t completed;           /* an operation is done */
+    struct muster_in_flight_list queue; /* in the order in which they were started */
+    pthread_t thread;
+    bool has_thread, stopping;
+    bool awake; /* an operation has something to do; see executor.h */
+};
+
+/* The engine's thread ----------------------------------------------------------------------------
+ */
+
+/* Ends an operation with what has ended it, and its text. Without the mutex. */
+static void finish(struct muster_progress_engine *engine, struct muster_in_flight *in_flight,
+                   muster_status status)
+{
+    status = muster_operation_finish(in_flight->operation, status, &in_flight->suspect);
+    status = in_flight->complete(in_flight, status);
+    in_flight->status = status;
+    if (status != MUSTER_OK) {
+        (void)snprintf(in_flight->text, sizeof in_flight->text, "%s", muster_last_error());
+    }
+    AUTO_LOCK(&engine->mutex);
+    TAILQ_REMOVE(&engine->queue, in_flight, order);
+    in_flight->done = true;
+    (void)pthread_cond_broadcast(&engine->completed);
+}
+
+/* Starts an operation or does what is due in it. Without the mutex. */
+static void progress(struct muster_progress_engine *engine, struct muster_in_flight *in_flight)
+{
+    muster_status status = MUSTER_OK;
+    bool ended = false;
+    if (!in_flight->started) {
+        in_flight->started = true;
+        status = muster_operation_start(in_flight->operation, &in_flight->launch, &engine->awake);
+    }
+    if (status == MUSTER_OK) {
+        status = muster_operation_progress(in_flight->operation, &ended);
+    }
+    if (status != MUSTER_OK || ended) {
+        finish(engine, in_flight, status);
+    }
+}
+
+/* The operations that are there now, from the first to the last. Other threads only append, and
+ * only the engine's thread removes: so it may follow the list up to `last` without the mutex. */
+struct span {
+    struct muster_in_flight *first, *last; /* NULL: there is none */
+};
+
+static struct span all_of(struct muster_progress_engine *engine)
+{
+    AUTO_LOCK(&engine->mutex);
+    return (struct span){.first = TAILQ_FIRST(&engine->queue),
+                         .last = TAILQ_LAST(&engine->queue, muster_in_flight_list)};
+}
+
+static struct muster_in_flight *next_in(const struct span *span,
+                                        const struct muster_in_flight *in_flight)
+{
+    return in_flight == span->last ? NULL : TAILQ_NEXT(in_flight, order);
+}
+
+static void progress_all(struct muster_progress_engine *engine)
+{
+    const struct span all = all_of(engine);
+    struct muster_in_flight *next = NULL;
+    for (struct muster_in_flight *each = all.first; each != NULL; each = next) {
+        next = next_in(&all, each);
+        progress(engine, each);
+    }
+}
+
+/* The wait has ended with this status and text: so have the operations whose deadline has passed,
+ * or those of the generation that is over. */
+static void end_failed(struct muster_progress_engine *engine, muster_status status,
+                       uint64_t generation, int64_t now_ns)
+{
+    const struct span all = all_of(engine);
+    char text[MUSTER_ERROR_MAX];
+    struct muster_in_flight *next = NULL;
+    (void)snprintf(text, sizeof text, "%s", muster_last_error());
+    for (struct muster_in_flight *each = all.first; each != NULL; each = next) {
+        next = next_in(&all, each);
+        bool over = status == MUSTER_RETRY ? each->launch.deadline_ns <= now_ns
+                                           : each->launch.generation == generation;
+        if (each->started && over) {
+            finish(engine, each, muster_error_set(status, "%s", text));
+        }
+    }
+}
+
+/* Waits for the messages of all operations, at most until the first deadline. */
+static void wait_for_messages(struct muster_progress_engine *engine)
+{
+    const struct span all = all_of(engine);
+    if (all.first == NULL) {
+        return;
+    }
+    const struct muster_launch *oldest = &all.first->launch;
+    const struct muster_message_key key = {
+        .generation = oldest->generation, .sequence = oldest->sequence, .context = oldest->context};
+    int64_t deadline_ns = MUSTER_NEVER;
+    for (const struct muster_in_flight *each = all.first; each != NULL;
+         each = next_in(&all, each)) {
+        int64_t own_ns = each->launch.deadline_ns;
+        deadline_ns = own_ns < deadline_ns ? own_ns : deadline_ns;
+    }
+    muster_status status = muster_fabric_wait_in(engine->fabric, &key, &engine->awake, deadline_ns);
+    if (status != MUSTER_OK) {
+        end_failed(engine, status, key.generation, deadline_ns);
+    }
+}
+
+/* Sleeps while there is no operation. False: the engine is to stop. */
+static bool has_operations(struct muster_progress_engine *engine)
+{
+    AUTO_LOCK(&engine->mutex);
+    while (TAILQ_EMPTY(&engine->queue) && !engine->stopping) {
+        (void)pthread_cond_wait(&engine->changed, &engine->mutex);
+    }
+    return !TAILQ_EMPTY(&engine->queue);
+}
+
+static void *run(void *user)
+{
+    struct muster_progress_engine *engine = user;
+    while (has_operations(engine)) {
+        /* Cleared before the checks: whatever comes after them sets it again. */
+        __atomic_store_n(&engine->awake, false, __ATOMIC_SEQ_CST);
+        progress_all(engine);
+        wait_for_messages(engine);
+    }
+    return NULL;
+}
+
+/* Callers ----------------------------------------------------------------------------------------
+ */
+
+static muster_status start_thread_locked(struct muster_progress_engine *engine)
+{
+    if (!engine->has_thread) {
+        int error = muster_thread_start(&engine->thread, run, engine);
+        if (error != 0) {
+            return muster_error_set(MUSTER_FATAL, "no thread for operations in flight: %s",
+                                    strerror(error));
+        }
+        engine->has_thread = true;
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_progress_engine_start(struct muster_progress_engine *engine,
+                                           struct muster_in_flight *in_flight)
+{
+    in_flight->status = MUSTER_OK;
+    in_flight->suspect = UINT32_MAX;
+    in_flight->text[0] = '\0';
+    in_flight->started = false;
+    in_flight->done = false;
+    {
+        AUTO_LOCK(&engine->mutex);
+        TRY(start_thread_locked(engine));
+        TAILQ_INSERT_TAIL(&engine->queue, in_flight, order);
+        (void)pthread_cond_signal(&engine->changed);
+    }
+    muster_fabric_notify(engine->fabric, &engine->awake);
+    return MUSTER_OK;
+}
+
+bool muster_progress_engine_test(struct muster_progress_engine *engine,
+                                 const struct muster_in_flight *in_flight)
+{
+    AUTO_LOCK(&engine->mutex);
+    return in_flight->done;
+}
+
+bool muster_progress_engine_wait(struct muster_progress_engine *engine,
+                                 const struct muster_in_flight *in_flight, int64_t until_ns)
+{
+    return muster_progress_engine_wait_any(engine, &in_flight, 1, until_ns) == 0;
+}
+
+size_t muster_progress_engine_wait_any(struct muster_progress_engine *engine,
+                                       const struct muster_in_flight *const *in_flight,
+                                       size_t count, int64_t until_ns)
+{
+    AUTO_LOCK(&engine->mutex);
+    for (bool in_time = true;;) {
+        for (size_t i = 0; i < count; i++) {
+            if (in_flight[i]->done) {
+                return i;
+            }
+        }
+        if (!in_time) {
+            return count;
+        }
+        in_time = muster_condition_wait(&engine->completed, &engine->mutex, until_ns);
+    }
+}
+
+muster_status muster_progress_engine_create(struct muster_fabric *fabric,
+                                            struct muster_progress_engine **ret_engine)
+{
+    struct muster_progress_engine *engine = calloc(1, sizeof *engine);
+    if (engine == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for operations in flight");
+    }
+    engine->fabric = fabric;
+    TAILQ_INIT(&engine->queue);
+    muster_mutex_init(&engine->mutex);
+    muster_condition_init(&engine->changed);
+    muster_condition_init(&engine->completed);
+    *ret_engine = engine;
+    return MUSTER_OK;
+}
+
+void muster_progress_engine_destroy(struct muster_progress_engine *engine)
+{
+    if (engine == NULL) {
+        return;
+    }
+    muster_mutex_lock(&engine->mutex);
+    engine->stopping = true;
+    (void)pthread_cond_signal(&engine->changed);
+    bool has_thread = engine->has_thread;
+    muster_mutex_unlock(&engine->mutex);
+    if (has_thread) {
+        (void)pthread_join(engine->thread, NULL);
+    }
+    pthread_cond_destroy(&engine->completed);
+    pthread_cond_destroy(&engine->changed);
+    pthread_mutex_destroy(&engine->mutex);
+    free(engine);
+}
