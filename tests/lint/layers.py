@@ -49,9 +49,10 @@ RULES = {
     "worker/fabric/": FLOOR + " worker/device/cuda/ collectives/call/call.h",
     "worker/executor/": FLOOR + " worker/device/cuda/ worker/fabric/fabric.h collectives/call/ collectives/schedule/"
                         " collectives/reduce/",
-    "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h collectives/",
-    "worker/communicator/": FLOOR + " worker/fabric/fabric.h worker/executor/executor.h worker/context/context.h"
-                            " collectives/",
+    "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h"
+                       " worker/executor/progress_engine.h collectives/",
+    "worker/communicator/": FLOOR + " worker/fabric/fabric.h worker/executor/executor.h"
+                            " worker/executor/progress_engine.h worker/context/context.h collectives/",
     "worker/session/": FLOOR + " worker/device/cuda/gpu.h worker/fabric/fabric.h worker/context/context.h"
                        " worker/communicator/ elastic/messages/messages.h collectives/",
     "worker/cli/": CORE + " worker/base/clock.h worker/base/option_parse.h elastic/messages/messages.h worker/session/rendezvous_client.h"

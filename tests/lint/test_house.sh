@@ -16,7 +16,9 @@ found=$(find . -mindepth 1 -maxdepth 1 ! -name '.*' ! -name build -printf '%f\n'
 
 while read -r file; do
     lines=$(wc -l <"$file")
-    [ "$lines" -le 600 ] || complain "$file has $lines lines, 600 are the most"
+    most=600
+    [ "$file" != worker/muster.h ] || most=800 # all that users see stands in one header
+    [ "$lines" -le "$most" ] || complain "$file has $lines lines, $most are the most"
 done < <(sources)
 
 # A file of code opens with a comment that says what it is for. The README of a folder is a page; that of the top

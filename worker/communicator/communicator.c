@@ -191,6 +191,11 @@ void muster_communicator_apply_figures(struct muster_communicator *communicator)
     }
 }
 
+bool muster_communicator_wait_all(const struct muster_communicator *communicator, int64_t until_ns)
+{
+    return muster_progress_engine_wait_all(communicator->engine, until_ns);
+}
+
 uint64_t muster_communicator_progress(const struct muster_communicator *communicator)
 {
     uint64_t finished = 0;

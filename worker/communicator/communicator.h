@@ -56,6 +56,10 @@ struct muster_communicator {
 MUSTER_CHECKED muster_status
 muster_communicator_create(const struct muster_communicator_options *options,
                            struct muster_communicator **ret_communicator);
+/* Blocks until no call is in flight, or until that time of muster_clock_ns(). Returns whether none
+ * is. */
+bool muster_communicator_wait_all(const struct muster_communicator *communicator, int64_t until_ns);
+
 /* Waits for calls in flight, until their deadlines at most. The links stay: they are the fabric's.
  * Accepts NULL. */
 void muster_communicator_destroy(struct muster_communicator *communicator);

@@ -110,6 +110,11 @@ bool muster_started_call_test(struct muster_started_call *call);
 /* Blocks until it is done, or until the time of muster_clock_ns(). Returns whether it is done. */
 bool muster_started_call_wait(struct muster_started_call *call, int64_t until_ns);
 
+/* The same for one of several, all of the same communicator: blocks until one of them is done, and
+ * returns its index; `count` if none was by that time. */
+size_t muster_started_calls_wait_any(struct muster_started_call *const *calls, size_t count,
+                                     int64_t until_ns);
+
 /* Waits until it is done, which is bounded by the deadline of its request, and releases it. Status
  * and suspect are those of muster_context_run(). */
 MUSTER_CHECKED muster_status muster_started_call_end(struct muster_started_call *call,

@@ -215,6 +215,16 @@ size_t muster_progress_engine_wait_any(struct muster_progress_engine *engine,
     }
 }
 
+bool muster_progress_engine_wait_all(struct muster_progress_engine *engine, int64_t until_ns)
+{
+    AUTO_LOCK(&engine->mutex);
+    bool in_time = true;
+    while (in_time && !TAILQ_EMPTY(&engine->queue)) {
+        in_time = muster_condition_wait(&engine->completed, &engine->mutex, until_ns);
+    }
+    return TAILQ_EMPTY(&engine->queue);
+}
+
 muster_status muster_progress_engine_create(struct muster_fabric *fabric,
                                             struct muster_progress_engine **ret_engine)
 {

@@ -70,4 +70,7 @@ size_t muster_progress_engine_wait_any(struct muster_progress_engine *engine,
                                        const struct muster_in_flight *const *in_flight,
                                        size_t count, int64_t until_ns);
 
+/* Blocks until no operation is in flight, or until that time. Returns whether none is. */
+bool muster_progress_engine_wait_all(struct muster_progress_engine *engine, int64_t until_ns);
+
 #endif

@@ -509,6 +509,7 @@ muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
     return drive(fabric, &waiter, deadline_ns);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the built-in function writes it */
 void muster_fabric_notify(struct muster_fabric *fabric, bool *finished)
 {
     AUTO_LOCK(&fabric->lock);

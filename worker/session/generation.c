@@ -22,6 +22,7 @@
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/link_figures.h"
+#include "worker/session/operations.h"
 
 enum { HOLD_LEAST_MS = 50 };
 
@@ -276,6 +277,7 @@ void muster_session_end_generation(struct muster_session *session)
     }
     struct muster_communicator *communicator = TAKE(generation->communicator);
     muster_mutex_unlock(&session->mutex);
+    muster_session_end_operations(session);
     if (communicator != NULL) {
         muster_session_collect_tuned(session, communicator);
     }

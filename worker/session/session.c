@@ -3,16 +3,19 @@
 #include <stdlib.h>
 
 #include "collectives/algorithms/algorithm.h"
+#include "worker/base/clock.h"
 #include "worker/base/thread.h"
 #include "worker/session/generation.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/lease_thread.h"
+#include "worker/session/operations.h"
 #include "worker/session/rejoin.h"
 #include "worker/session/sigterm.h"
 #include "worker/trace/timeline.h"
 
 /* Together below the two seconds that muster_close() may take. */
 enum {
+    CLOSE_OPERATIONS_MS = 300, /* for operations in flight */
     CLOSE_LEAVE_MS = 700,
     CLOSE_LINGER_MS = 1000, /* for the GOODBYE frames of the peers */
 };
@@ -37,6 +40,7 @@ static void destroy(struct muster_session *session, uint32_t linger_ms)
 {
     muster_session_stop_lease_thread(session);
     muster_session_end_generation(session);
+    muster_session_drop_operations(session);
     muster_fabric_destroy(session->fabric, linger_ms);
     muster_timeline_destroy(session->timeline);
     if (session->sigterm_held) {
@@ -122,11 +126,24 @@ static enum muster_leave_reason closing_reason(struct muster_session *session, c
     return MUSTER_LEAVE_PLANNED;
 }
 
+/* Operations in flight, detached ones too, may finish before the others learn that this member
+ * leaves; those that do not in this time end with the generation. */
+static void finish_operations(const struct muster_session *session)
+{
+    const struct muster_generation *generation = &session->generation;
+    if (generation->communicator != NULL &&
+        !muster_communicator_wait_all(generation->communicator,
+                                      muster_clock_after_ms(CLOSE_OPERATIONS_MS))) {
+        muster_fabric_revoke(session->fabric, generation->number, "the session is closed");
+    }
+}
+
 void muster_close(muster_session *session)
 {
     if (session == NULL) {
         return;
     }
+    finish_operations(session);
     muster_mutex_lock(&session->mutex);
     bool in_job = session->stage != MUSTER_STAGE_LEFT && !session->finished && !session->ended;
     session->finished = true; /* the lease thread ignores the service from now on */

@@ -1,0 +1,280 @@
+/* Operations in flight as users have them: handles that are waited for, tested, detached and used
+ * wrongly. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <string.h>
+
+#include "tests/support/crew.h"
+#include "tests/support/service.h"
+
+enum { COUNT = 1000, OPERATIONS = 20 };
+
+struct buffers {
+    int32_t in[COUNT], out[COUNT];
+};
+
+static void fill(struct buffers *buffers, int32_t value)
+{
+    for (int32_t i = 0; i < COUNT; i++) {
+        buffers->in[i] = value + i;
+    }
+}
+
+static muster_status start_sum(muster_session *session, struct buffers *buffers,
+                               muster_operation *ret_operation)
+{
+    return muster_allreduce_start(session, MUSTER_GLOBAL, buffers->in, buffers->out, COUNT,
+                                  MUSTER_INT32, MUSTER_SUM, NULL, ret_operation);
+}
+
+static bool is_sum(const struct buffers *buffers, int32_t value, int32_t members)
+{
+    for (int32_t i = 0; i < COUNT; i++) {
+        if (buffers->out[i] != members * (value + i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Each way to find out that an operation is done consumes its handle. */
+static void wait_in_all_ways(struct crew_member *member)
+{
+    static struct buffers all[4][OPERATIONS];
+    struct buffers *own = all[member->index];
+    muster_operation operations[OPERATIONS];
+    int32_t members = (int32_t)muster_size(member->session, MUSTER_GLOBAL);
+    for (int32_t i = 0; i < OPERATIONS; i++) {
+        fill(&own[i], i);
+        MEMBER_OK(member, start_sum(member->session, &own[i], &operations[i]));
+    }
+    size_t left = OPERATIONS;
+    MEMBER_OK(member, muster_wait(operations[--left]));
+    MEMBER_CHECK(member, is_sum(&own[left], (int32_t)left, members));
+    MEMBER_CHECK(member, muster_wait(operations[left]) == MUSTER_INVALID);
+    MEMBER_CHECK(member, strstr(muster_last_error(), "is not in flight") != NULL);
+
+    MEMBER_OK(member, muster_wait_for(operations[--left], 20000));
+    MEMBER_CHECK(member, is_sum(&own[left], (int32_t)left, members));
+
+    int done = 0;
+    left--;
+    while (done == 0) {
+        MEMBER_OK(member, muster_test(operations[left], &done));
+    }
+    MEMBER_CHECK(member, is_sum(&own[left], (int32_t)left, members));
+    MEMBER_CHECK(member, muster_test(operations[left], &done) == MUSTER_INVALID);
+
+    bool seen[OPERATIONS] = {false};
+    int32_t place_of[OPERATIONS];
+    for (int32_t i = 0; i < OPERATIONS; i++) {
+        place_of[i] = i;
+    }
+    for (; left > 0; left--) {
+        size_t index = SIZE_MAX;
+        MEMBER_OK(member, muster_wait_any(operations, left, &index));
+        MEMBER_CHECK(member, index < left && !seen[place_of[index]]);
+        seen[place_of[index]] = true;
+        MEMBER_CHECK(member, is_sum(&own[place_of[index]], place_of[index], members));
+        operations[index] = operations[left - 1];
+        place_of[index] = place_of[left - 1];
+    }
+}
+
+static void test_a_handle_is_consumed_by_the_call_that_reports_the_end(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = group_service.url,
+                        .job = "ways",
+                        .count = 4,
+                        .hosts = 2,
+                        .function = wait_in_all_ways};
+    assert_int_equal(crew_run(&crew), 0);
+}
+
+/* Handles of one member that has another one still to come. */
+static void use_wrongly(struct crew_member *member)
+{
+    struct buffers buffers;
+    struct buffers other;
+    muster_operation operation = 0;
+    muster_operation twice[2];
+    size_t index = 7;
+    int done = 1;
+    fill(&buffers, 0);
+    fill(&other, 0);
+    MEMBER_CHECK(member, muster_wait(0) == MUSTER_INVALID);
+    MEMBER_CHECK(member, muster_wait(UINT64_MAX) == MUSTER_INVALID);
+    MEMBER_CHECK(member, muster_detach(12345) == MUSTER_INVALID);
+    MEMBER_CHECK(member, muster_wait_any(NULL, 0, &index) == MUSTER_INVALID);
+    MEMBER_CHECK(member, start_sum(member->session, &buffers, NULL) == MUSTER_INVALID);
+    MEMBER_CHECK(member, strstr(muster_last_error(), "ret_operation is NULL") != NULL);
+    MEMBER_CHECK(member, muster_allreduce_start(member->session, MUSTER_GLOBAL, buffers.in, NULL,
+                                                COUNT, MUSTER_INT32, MUSTER_SUM, NULL,
+                                                &operation) == MUSTER_INVALID);
+    MEMBER_CHECK(member, operation == 0);
+    if (member->index == 1) {
+        crew_barrier(member);
+    }
+    MEMBER_OK(member, start_sum(member->session, &buffers, &operation));
+    if (member->index == 0) { /* member 1 has not started: it cannot be done */
+        MEMBER_OK(member, muster_test(operation, &done));
+        MEMBER_CHECK(member, done == 0);
+        MEMBER_CHECK(member, muster_wait_for(operation, 10) == MUSTER_RETRY);
+        MEMBER_CHECK(member, strstr(muster_last_error(), "still in flight") != NULL);
+        twice[0] = twice[1] = operation;
+        MEMBER_CHECK(member, muster_wait_any(twice, 2, &index) == MUSTER_INVALID);
+        MEMBER_CHECK(member, index == 7);
+        crew_barrier(member);
+    }
+    MEMBER_OK(member, muster_wait(operation));
+    MEMBER_CHECK(member, is_sum(&buffers, 0, 2));
+    MEMBER_OK(member, start_sum(member->session, &other, &operation));
+    MEMBER_OK(member, muster_detach(operation));
+    MEMBER_CHECK(member, muster_wait(operation) == MUSTER_INVALID);
+    MEMBER_OK(member, muster_barrier(member->session, MUSTER_GLOBAL, NULL));
+    MEMBER_OK(member, start_sum(member->session, &buffers, &operation));
+    MEMBER_OK(member, muster_wait(operation)); /* so the detached one before it is done, too */
+}
+
+static void test_wrong_uses_of_handles_are_named(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = group_service.url,
+                        .job = "wrong_handles",
+                        .count = 2,
+                        .hosts = 1,
+                        .function = use_wrongly};
+    assert_int_equal(crew_run(&crew), 0);
+}
+
+/* Member 1 leaves the generation by closing its session; member 0 has an operation in flight. */
+static muster_operation outlived;
+
+static void outlive_the_generation(struct crew_member *member)
+{
+    struct buffers buffers;
+    muster_operation operation = 0;
+    fill(&buffers, 0);
+    if (member->index == 1) {
+        return;
+    }
+    MEMBER_OK(member, start_sum(member->session, &buffers, &operation));
+    MEMBER_CHECK(member, muster_wait(operation) == MUSTER_REJOIN);
+    MEMBER_CHECK(member, strstr(muster_last_error(), "allreduce #1 in flight") != NULL);
+    MEMBER_CHECK(member, start_sum(member->session, &buffers, &operation) == MUSTER_REJOIN);
+    outlived = operation;
+}
+
+static void prepare_to_outlive(struct crew_member *member)
+{
+    member->options.min_size = 1;
+}
+
+static void test_an_operation_ends_with_its_generation(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = group_service.url,
+                        .job = "outlive",
+                        .count = 2,
+                        .hosts = 1,
+                        .prepare = prepare_to_outlive,
+                        .function = outlive_the_generation};
+    assert_int_equal(crew_run(&crew), 0);
+    assert_int_equal(muster_wait(outlived), MUSTER_INVALID);
+}
+
+/* Closes its session with an operation in flight that can never end by itself. */
+static void close_too_early(struct crew_member *member)
+{
+    static struct buffers buffers;
+    static muster_operation operation;
+    if (member->index == 0) {
+        MEMBER_OK(member, start_sum(member->session, &buffers, &operation));
+        muster_close(member->session);
+        member->session = NULL;
+        MEMBER_CHECK(member, muster_wait(operation) == MUSTER_INVALID);
+    }
+    crew_barrier(member);
+}
+
+static void test_a_session_closes_with_an_operation_in_flight(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = group_service.url,
+                        .job = "close_early",
+                        .count = 2,
+                        .hosts = 1,
+                        .function = close_too_early};
+    assert_int_equal(crew_run(&crew), 0);
+}
+
+/* Two threads of a member, one in each scope. */
+struct worker {
+    muster_session *session;
+    muster_scope scope;
+    bool failed;
+};
+
+static void *run_in_scope(void *user)
+{
+    struct worker *worker = user;
+    float in[64] = {1};
+    float out[64];
+    for (int i = 0; i < 50 && !worker->failed; i++) {
+        muster_operation first = 0;
+        muster_operation second = 0;
+        float other[64];
+        worker->failed =
+            muster_allreduce_start(worker->session, worker->scope, in, out, 64, MUSTER_FLOAT32,
+                                   MUSTER_SUM, NULL, &first) != MUSTER_OK ||
+            muster_allreduce_start(worker->session, worker->scope, in, other, 64, MUSTER_FLOAT32,
+                                   MUSTER_MAX, NULL, &second) != MUSTER_OK ||
+            muster_wait(second) != MUSTER_OK || muster_wait(first) != MUSTER_OK ||
+            out[0] != (float)muster_size(worker->session, worker->scope) || other[0] != 1;
+    }
+    return NULL;
+}
+
+static void use_two_threads(struct crew_member *member)
+{
+    struct worker workers[] = {{.session = member->session, .scope = MUSTER_GLOBAL},
+                               {.session = member->session, .scope = MUSTER_LOCAL}};
+    pthread_t thread;
+    MEMBER_CHECK(member, pthread_create(&thread, NULL, run_in_scope, &workers[1]) == 0);
+    (void)run_in_scope(&workers[0]);
+    MEMBER_CHECK(member, pthread_join(thread, NULL) == 0);
+    MEMBER_CHECK(member, !workers[0].failed && !workers[1].failed);
+}
+
+static void test_two_threads_have_operations_in_flight_in_two_scopes(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = group_service.url,
+                        .job = "threads",
+                        .count = 4,
+                        .hosts = 2,
+                        .function = use_two_threads};
+    assert_int_equal(crew_run(&crew), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_handle_is_consumed_by_the_call_that_reports_the_end),
+        cmocka_unit_test(test_wrong_uses_of_handles_are_named),
+        cmocka_unit_test(test_an_operation_ends_with_its_generation),
+        cmocka_unit_test(test_a_session_closes_with_an_operation_in_flight),
+        cmocka_unit_test(test_two_threads_have_operations_in_flight_in_two_scopes),
+    };
+    if (!test_service_built()) {
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
+}
