@@ -348,3 +348,13 @@ void muster_session_drop_operations(const struct muster_session *session)
         }
     }
 }
+
+uint32_t muster_session_count_operations(void)
+{
+    uint32_t used = 0;
+    AUTO_LOCK(&table.mutex);
+    for (uint32_t i = 0; i < table.count; i++) {
+        used += table.slots[i].state != SLOT_FREE;
+    }
+    return used;
+}

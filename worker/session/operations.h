@@ -27,4 +27,7 @@ void muster_session_end_operations(struct muster_session *session);
 /* Drops the session's handles: later uses are errors. All its operations have been ended. */
 void muster_session_drop_operations(const struct muster_session *session);
 
+/* For tests: handles of this process that are not consumed. */
+uint32_t muster_session_count_operations(void);
+
 #endif

@@ -8,10 +8,14 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/crew.h"
+#include "tests/support/schedules.h"
 #include "tests/support/service.h"
+#include "worker/session/operations.h"
 
 enum { COUNT = 1000, OPERATIONS = 20 };
 
@@ -264,6 +268,141 @@ static void test_two_threads_have_operations_in_flight_in_two_scopes(void **stat
     assert_int_equal(crew_run(&crew), 0);
 }
 
+/* Random uses by two threads of each member, until a member dies ------------------------------- */
+
+enum { RANDOM_MEMBERS = 4, RANDOM_ROUNDS = 8, HELD_MAX = 12, STARTS_MAX = 300 };
+
+static uint64_t seed;
+
+/* A thread with operations in flight. Each has memory of its own, because a detached one may use
+ * its memory for long. */
+struct random_user {
+    struct crew_member *member;
+    muster_scope scope;
+    uint64_t counts; /* draws the sizes: the same on all members */
+    uint64_t ways;   /* draws what is done with the handles */
+    muster_operation held[HELD_MAX];
+    size_t held_count;
+    struct buffers *memory; /* [STARTS_MAX] */
+    size_t starts;
+    bool failed; /* in a way that no death explains */
+};
+
+static struct random_user random_users[RANDOM_MEMBERS][2];
+
+/* A death revokes the generation; members that close after it may end the job. */
+static bool is_over(muster_status status)
+{
+    return status == MUSTER_REJOIN || status == MUSTER_ENDED;
+}
+
+/* Waits for an operation, tests it or detaches it. False: its generation is over. */
+static bool use_handle(struct random_user *user)
+{
+    size_t pick = test_random_below(&user->ways, (uint32_t)user->held_count);
+    muster_operation operation = user->held[pick];
+    muster_status status = MUSTER_OK;
+    int done = 1;
+    switch (test_random_below(&user->ways, 5)) {
+    case 0:
+        status = muster_wait(operation);
+        break;
+    case 1:
+        status = muster_wait_for(operation, test_random_below(&user->ways, 3));
+        done = status != MUSTER_RETRY;
+        break;
+    case 2:
+        status = muster_test(operation, &done);
+        break;
+    case 3:
+        status = muster_detach(operation);
+        break;
+    default:
+        status = muster_wait_any(user->held, user->held_count, &pick);
+        break;
+    }
+    if (done != 0) {
+        user->failed |= status != MUSTER_OK && !is_over(status);
+        user->held[pick] = user->held[--user->held_count];
+    }
+    return !is_over(status);
+}
+
+/* False: its generation is over. */
+static bool start_random(struct random_user *user)
+{
+    size_t count = test_random_below(&user->counts, COUNT) + 1;
+    struct buffers *buffers = &user->memory[user->starts++];
+    muster_status status =
+        muster_allreduce_start(user->member->session, user->scope, buffers->in, buffers->out, count,
+                               MUSTER_INT32, MUSTER_SUM, NULL, &user->held[user->held_count]);
+    user->failed |= status != MUSTER_OK && !is_over(status);
+    user->held_count += status == MUSTER_OK;
+    return status == MUSTER_OK;
+}
+
+/* The last member dies after some steps of its first thread. */
+static void *use_randomly(void *argument)
+{
+    struct random_user *user = argument;
+    bool dies = user->member->index == RANDOM_MEMBERS - 1 && user->scope == MUSTER_GLOBAL;
+    uint32_t last = dies ? test_random_below(&user->ways, STARTS_MAX) : UINT32_MAX;
+    bool goes_on = true;
+    for (uint32_t step = 0; goes_on && user->starts < STARTS_MAX; step++) {
+        bool room = user->held_count < HELD_MAX;
+        bool starts = user->held_count == 0 || (room && test_random_below(&user->ways, 2) == 0);
+        goes_on = starts ? start_random(user) : use_handle(user);
+        if (step == last) {
+            muster_fabric_kill(user->member->session->fabric);
+        }
+    }
+    while (user->held_count > 0) {
+        muster_status status = muster_wait(user->held[--user->held_count]);
+        user->failed |= status != MUSTER_OK && !is_over(status);
+    }
+    return NULL;
+}
+
+static void use_from_two_threads(struct crew_member *member)
+{
+    struct random_user *users = random_users[member->index];
+    pthread_t thread;
+    for (uint32_t i = 0; i < 2; i++) {
+        users[i] = (struct random_user){.member = member,
+                                        .scope = i == 0 ? MUSTER_GLOBAL : MUSTER_LOCAL,
+                                        .counts = seed + i,
+                                        .ways = seed + 1000 + 2 * (uint64_t)member->index + i,
+                                        .memory = calloc(STARTS_MAX, sizeof *users[i].memory)};
+        MEMBER_CHECK(member, users[i].memory != NULL);
+    }
+    MEMBER_CHECK(member, pthread_create(&thread, NULL, use_randomly, &users[1]) == 0);
+    (void)use_randomly(&users[0]);
+    MEMBER_CHECK(member, pthread_join(thread, NULL) == 0);
+    MEMBER_CHECK(member, !users[0].failed && !users[1].failed);
+}
+
+static void test_no_handle_and_no_wait_is_left_after_random_uses_and_a_death(void **state)
+{
+    (void)state;
+    const char *rounds = getenv("MUSTER_RUNS");
+    seed = test_seed();
+    for (int round = 0; round < (rounds != NULL ? atoi(rounds) : RANDOM_ROUNDS); round++, seed++) {
+        char job[32];
+        (void)snprintf(job, sizeof job, "random%d", round);
+        struct crew crew = {.url = group_service.url,
+                            .job = job,
+                            .count = RANDOM_MEMBERS,
+                            .hosts = 2,
+                            .function = use_from_two_threads};
+        assert_int_equal(crew_run(&crew), 0);
+        assert_int_equal(muster_session_count_operations(), 0);
+        for (uint32_t i = 0; i < RANDOM_MEMBERS; i++) {
+            free(random_users[i][0].memory);
+            free(random_users[i][1].memory);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_an_operation_ends_with_its_generation),
         cmocka_unit_test(test_a_session_closes_with_an_operation_in_flight),
         cmocka_unit_test(test_two_threads_have_operations_in_flight_in_two_scopes),
+        cmocka_unit_test(test_no_handle_and_no_wait_is_left_after_random_uses_and_a_death),
     };
     if (!test_service_built()) {
         return 77;
