@@ -1,7 +1,7 @@
 /* Hellos and answers: encoded, decoded, and the texts of the verdicts. */
 #include "worker/fabric/wire/hello.h"
 
-#include "worker/fabric/wire/bytes.h"
+#include "worker/base/bytes.h"
 #include "worker/fabric/wire/frame.h"
 
 #include <string.h>
