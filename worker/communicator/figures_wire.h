@@ -12,12 +12,12 @@
  *          posting_us, bandwidth_GBps,         152   96x12  each: collective (1), ordered (1), size
  *          shared_GBps, float64 each                        class (2), element size (4), algorithm
  *   120 8  burst_bytes                                      (4); then zeros
- *   128 8  eager_bytes                         1304  4      bit 0: measure, 1: autotune, 2:
- * outdated
+ *   128 8  eager_bytes                         1304  4      bits: measure, autotune, outdated
  *
  * The description of a member's cores: machine, core set, cores, online, float64 each.
  *
  * Whether figures are possible is not checked here, but by muster_figures_check().
+ * A change of a record is a new wire version (fabric/wire/frame.h).
  *
  * May use: figures, measure_core, collectives, base.
  */

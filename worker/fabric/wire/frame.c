@@ -42,7 +42,7 @@ void muster_frame_encode_unchecked(const struct muster_frame *frame,
 {
     unsigned char *b = ret_bytes;
     muster_bytes_put(b + AT_MAGIC, MAGIC, 2);
-    b[AT_VERSION] = MUSTER_FRAME_VERSION;
+    b[AT_VERSION] = MUSTER_WIRE_VERSION;
     b[AT_KIND] = (unsigned char)frame->kind;
     muster_bytes_put(b + AT_LANE, frame->key.lane, 2);
     b[AT_COLLECTIVE] = frame->call.collective;
@@ -84,9 +84,9 @@ static muster_status check_magic(const unsigned char *b)
     if (muster_bytes_get(b + AT_MAGIC, 2) != MAGIC) {
         return muster_error_set(MUSTER_INVALID, "not a frame");
     }
-    if (b[AT_VERSION] != MUSTER_FRAME_VERSION) {
+    if (b[AT_VERSION] != MUSTER_WIRE_VERSION) {
         return muster_error_set(MUSTER_INVALID, "frame of version %u, this is version %d",
-                                b[AT_VERSION], MUSTER_FRAME_VERSION);
+                                b[AT_VERSION], MUSTER_WIRE_VERSION);
     }
     return MUSTER_OK;
 }
