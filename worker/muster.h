@@ -114,8 +114,14 @@ typedef enum muster_scope {
 typedef struct muster_session muster_session;
 
 /* How to find the job, and how to take part in it. Each option has an environment variable, named
- * first. Switches are 0 or 1. Strings may be NULL, which means the default. */
+ * first. Switches are 0 or 1. Strings may be NULL, which means the default.
+ *
+ * Fields are appended only, and `size` says which ones the caller's header has. So a program runs
+ * with a newer library, where the fields that it lacks have their defaults, and with an older one
+ * as long as it leaves those that the library lacks at 0. */
 typedef struct muster_options {
+    /* sizeof(muster_options); muster_options_init() sets it. */
+    size_t size;
     /* MUSTER_RENDEZVOUS: the service, "http://HOST:PORT". Required. */
     const char *rendezvous;
     /* MUSTER_JOB: letters, digits, '.', '_', '-'. Default: "default". */
@@ -214,10 +220,12 @@ typedef struct muster_options {
     const char *timeline;
 } muster_options;
 
-/* Fills in the values of the environment variables, and defaults for the others. Strings point into
- * the environment: do not change it before muster_open() returns. Cannot fail; a variable with a
- * bad value makes muster_open() fail. */
-MUSTER_API void muster_options_init(muster_options *options);
+/* muster_options_init(muster_options *options) fills in the size, the values of the environment
+ * variables, and defaults for the others. Strings point into the environment: do not change it
+ * before muster_open() returns. Cannot fail; a variable with a bad value makes muster_open() fail.
+ * The function fills in `size` bytes, at least those of the field `size`. */
+MUSTER_API void muster_options_init_sized(muster_options *options, size_t size);
+#define muster_options_init(options) muster_options_init_sized((options), sizeof(muster_options))
 
 /* Joins the job. Blocks until a generation that includes this process has formed. options may be
  * NULL: the environment then decides. The session belongs to the caller, who closes it with
@@ -258,8 +266,11 @@ MUSTER_API uint64_t muster_generation(const muster_session *session);
 /* Collectives --------------------------------------------------------------------------------- */
 
 /* Options of one call; NULL means all defaults. All members must give the same values, except for
- * timeout_ms, user_function and user_data. */
+ * timeout_ms, user_function and user_data. `size` is as in muster_options; a call whose options
+ * lack it is MUSTER_INVALID. */
 typedef struct muster_call_options {
+    /* sizeof(muster_call_options); muster_call_options_init() sets it. */
+    size_t size;
     /* A name that `muster plan --list` prints. NULL: the session's option `algorithm`, or chosen.
      */
     const char *algorithm;
@@ -277,6 +288,12 @@ typedef struct muster_call_options {
     muster_user_function user_function;
     void *user_data;
 } muster_call_options;
+
+/* muster_call_options_init(muster_call_options *options) fills in the size and all defaults, which
+ * are 0 or NULL: `muster_call_options options = {.size = sizeof options}` does the same. */
+MUSTER_API void muster_call_options_init_sized(muster_call_options *options, size_t size);
+#define muster_call_options_init(options) \
+    muster_call_options_init_sized((options), sizeof(muster_call_options))
 
 /* Scale factors are for SUM, AVERAGE, PROD, MIN, MAX and USER of numbers, and must be finite. The
  * result is that of these steps, each of which rounds to the element type:

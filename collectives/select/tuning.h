@@ -16,7 +16,7 @@
 
 enum { MUSTER_TUNED_MAX = 96 };
 
-/* A call class and its algorithm. Without padding: it is sent to other members. */
+/* A call class and its algorithm. */
 struct muster_tuned {
     uint8_t collective;
     uint8_t ordered;

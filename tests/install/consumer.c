@@ -19,6 +19,8 @@ static muster_status everything(muster_session *session)
     const size_t counts[] = {1};
     const void *ins[] = {&number};
     void *outs[] = {&other};
+    muster_call_options options;
+    muster_call_options_init(&options);
     muster_status statuses[] = {
         muster_allreduce(session, MUSTER_GLOBAL, &number, &number, 1, MUSTER_FLOAT64, MUSTER_SUM,
                          NULL),
@@ -42,7 +44,7 @@ static muster_status everything(muster_session *session)
         muster_reduce_scatter_buffers(session, MUSTER_GLOBAL, ins, outs, 1, 1, MUSTER_FLOAT64,
                                       MUSTER_SUM, NULL),
         muster_broadcast_buffers(session, MUSTER_GLOBAL, outs, 1, 1, MUSTER_FLOAT64, 0, NULL),
-        muster_barrier(session, MUSTER_GLOBAL, NULL),
+        muster_barrier(session, MUSTER_GLOBAL, &options),
         muster_register(session, "number", &number, sizeof(number)),
         muster_commit(session),
         muster_restore(session),

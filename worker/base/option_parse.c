@@ -82,3 +82,28 @@ muster_status muster_option_copy(const char *text, char **ret_copy)
     *ret_copy = copied;
     return MUSTER_OK;
 }
+
+/* No struct of options is larger: such a size was not set, but found in memory. */
+enum { STRUCT_BYTES_MAX = 4096 };
+
+muster_status muster_option_copy_struct(const char *type, const void *given, void *known,
+                                        size_t known_bytes)
+{
+    size_t given_bytes;
+    memcpy(&given_bytes, given, sizeof given_bytes);
+    if (given_bytes < sizeof given_bytes || given_bytes > STRUCT_BYTES_MAX) {
+        return muster_error_set(MUSTER_INVALID, "%s: size is %zu: %s_init() sets it", type,
+                                given_bytes, type);
+    }
+    for (size_t i = known_bytes; i < given_bytes; i++) {
+        if (((const unsigned char *)given)[i] != 0) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "%s: an option is set that this library does not have: it "
+                                    "knows %zu bytes of %zu",
+                                    type, known_bytes, given_bytes);
+        }
+    }
+    memcpy(known, given, given_bytes < known_bytes ? given_bytes : known_bytes);
+    memcpy(known, &known_bytes, sizeof known_bytes);
+    return MUSTER_OK;
+}

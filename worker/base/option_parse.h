@@ -13,6 +13,7 @@
 
 #include "worker/base/status.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define MUSTER_OPTION_BAD UINT32_MAX
@@ -41,6 +42,15 @@ MUSTER_CHECKED muster_status muster_option_check_number(uint32_t number,
                                                         struct muster_option_range range);
 MUSTER_CHECKED muster_status muster_option_check_switch(int value, const char *option,
                                                         const char *variable);
+
+/* Copies a struct of the caller's, which begins with its `size_t size`, over `known`, the same
+ * struct as this library has it, filled in with the defaults. known->size becomes known_bytes.
+ *   smaller  from an older header: the fields that it lacks keep their defaults
+ *   larger   from a newer header: the bytes that this library does not know must be 0
+ * type: for the error text, "muster_options". MUSTER_INVALID: `size` was not set, or is larger, and
+ * another byte is not 0; *known is then as it was. */
+MUSTER_CHECKED muster_status muster_option_copy_struct(const char *type, const void *given,
+                                                       void *known, size_t known_bytes);
 
 /* NULL stays NULL. *ret_copy is the caller's. */
 MUSTER_CHECKED muster_status muster_option_copy(const char *text, char **ret_copy);

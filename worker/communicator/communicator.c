@@ -150,8 +150,8 @@ muster_status muster_communicator_agree_figures(struct muster_communicator *comm
     }
     TRY(muster_figures_agree(&group, choice, ret_suspect));
     communicator->figures = choice->figures;
-    communicator->autotunes = choice->autotune != 0;
-    communicator->figures_outdated = choice->outdated != 0;
+    communicator->autotunes = choice->autotune;
+    communicator->figures_outdated = choice->outdated;
     return MUSTER_OK;
 }
 

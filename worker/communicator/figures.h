@@ -17,6 +17,15 @@ struct muster_figures {
     struct muster_tuned_list tuned; /* by all members of that shape together */
 };
 
+/* What rank 0 decides for all members. */
+struct muster_figures_choice {
+    struct muster_figures figures;
+    bool measure;  /* all measure now, and the result replaces `figures` */
+    bool autotune; /* contexts autotune */
+    bool outdated; /* the figures are those of other hosts or of another number of members, and the
+                      next commit replaces them */
+};
+
 /* The default cost model; nothing was measured. */
 void muster_figures_init(struct muster_figures *ret_figures);
 

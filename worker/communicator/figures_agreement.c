@@ -8,16 +8,21 @@
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/status.h"
+#include "worker/communicator/figures_wire.h"
 
 static muster_status broadcast(const struct muster_figures_group *group,
                                struct muster_figures_choice *choice, uint32_t *ret_suspect)
 {
+    unsigned char bytes[MUSTER_FIGURES_CHOICE_SIZE] = {0};
     AUTO_FREE uint32_t *ranks = calloc(group->topology->ranks, sizeof *ranks);
     if (ranks == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     for (uint32_t i = 0; i < group->topology->ranks; i++) {
         ranks[i] = i;
+    }
+    if (group->rank == 0) {
+        muster_figures_choice_encode(choice, bytes);
     }
     const struct muster_context_options options = {
         .fabric = group->fabric,
@@ -32,9 +37,9 @@ static muster_status broadcast(const struct muster_figures_group *group,
     const struct muster_request request = {
         .collective = MUSTER_BROADCAST,
         .algorithm = "binomial", /* choosing one by cost would take longer than the broadcast */
-        .in = choice,
-        .out = choice,
-        .count = sizeof *choice,
+        .in = bytes,
+        .out = bytes,
+        .count = sizeof bytes,
         .type = MUSTER_UINT8,
         .deadline_ns = muster_clock_after_ms(group->timeout_ms),
     };
@@ -42,7 +47,9 @@ static muster_status broadcast(const struct muster_figures_group *group,
     TRY(muster_context_create(&options, &context));
     muster_status status = muster_context_run(context, &request, ret_suspect);
     muster_context_destroy(context);
-    return status;
+    TRY(status);
+    status = muster_figures_choice_decode(bytes, sizeof bytes, choice);
+    return status == MUSTER_OK ? MUSTER_OK : muster_error_prefix(status, "rank 0");
 }
 
 static void replace_invalid(const struct muster_figures_group *group,
@@ -87,7 +94,7 @@ muster_status muster_figures_agree(const struct muster_figures_group *group,
 {
     TRY(broadcast(group, choice, ret_suspect));
     replace_invalid(group, &choice->figures);
-    if (choice->measure != 0) {
+    if (choice->measure) {
         TRY(measure(group, &choice->figures, ret_suspect));
     }
     if (!muster_figures_match(&choice->figures, group->topology, group->hosts_digest,

@@ -12,15 +12,6 @@
 
 enum { MUSTER_FIGURES_CONTEXTS = 1 + MUSTER_MEASURE_CONTEXTS }; /* context numbers that it uses */
 
-/* What rank 0 broadcasts. It travels with its padding: clear it with memset() first. */
-struct muster_figures_choice {
-    struct muster_figures figures;
-    uint32_t measure;  /* 1: all measure now, and the result replaces `figures`; or 0 */
-    uint32_t autotune; /* 1: contexts autotune; or 0 */
-    uint32_t outdated; /* 1: the figures are those of other hosts or of another number of members,
-                          and the next commit replaces them; or 0 */
-};
-
 struct muster_figures_group {
     struct muster_fabric *fabric; /* borrowed; has begun the generation */
     uint64_t generation;
@@ -34,7 +25,8 @@ struct muster_figures_group {
 /* Called by all members alike; rank 0's choice replaces that of the others. Impossible figures
  * are replaced by the default ones on all members alike, since all hold the same bytes; rank 0 logs
  * that. Tuned algorithms of another group are dropped. Blocks. MUSTER_REJOIN: a member
- * died, or was missing at the deadline; ret_suspect as in muster_context_run(). */
+ * died, or was missing at the deadline; ret_suspect as in muster_context_run(). MUSTER_FATAL: the
+ * choice cannot be decoded (figures_wire.h). */
 MUSTER_CHECKED muster_status muster_figures_agree(const struct muster_figures_group *group,
                                                   struct muster_figures_choice *choice,
                                                   uint32_t *ret_suspect);

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/base/bytes.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/statistics.h"
 #include "worker/base/status.h"
+#include "worker/communicator/figures_wire.h"
 #include "worker/communicator/measure_core.h"
 #include "worker/communicator/measure_link.h"
 
@@ -24,6 +26,7 @@ enum sample {
     SAMPLES_PER_LEVEL,
     SAMPLE_COUNT = SAMPLE_LEVELS + SAMPLES_PER_LEVEL * MUSTER_LEVEL_COUNT,
 };
+enum { SAMPLES_SIZE = 8 * SAMPLE_COUNT }; /* as bytes: a little-endian float64 each */
 
 /* Context numbers, counted from the options' first one. */
 enum { CONTEXT_ALL, CONTEXT_MEASURING, CONTEXT_PAIRS };
@@ -249,27 +252,37 @@ static void set_figures(const double *medians, struct muster_cost_model *model)
     }
 }
 
+/* The samples of all ranks that measured, [ranks] of SAMPLES_SIZE. */
+static muster_status exchange_samples(struct measuring *measuring, unsigned char *ret_all)
+{
+    unsigned char mine[SAMPLES_SIZE];
+    for (size_t i = 0; i < SAMPLE_COUNT; i++) {
+        muster_bytes_put_double(mine + 8 * i, measuring->samples[i]);
+    }
+    return run(measuring, measuring->active, "bruck",
+               (struct muster_request){.collective = MUSTER_ALLGATHER,
+                                       .in = mine,
+                                       .out = ret_all,
+                                       .count = sizeof mine,
+                                       .type = MUSTER_UINT8});
+}
+
 /* The ranks that measured exchange what they found and take the medians. */
 static muster_status combine(struct measuring *measuring, struct muster_cost_model *model)
 {
     uint32_t ranks = muster_context_size(measuring->active);
-    AUTO_FREE double *all = calloc(ranks, sizeof measuring->samples);
+    AUTO_FREE unsigned char *all = calloc(ranks, SAMPLES_SIZE);
     AUTO_FREE double *column = calloc(ranks, sizeof *column);
     AUTO_FREE double *sums = calloc(ranks, sizeof *sums);
     if (all == NULL || column == NULL || sums == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for the figures of %u ranks", ranks);
     }
-    TRY(run(measuring, measuring->active, "bruck",
-            (struct muster_request){.collective = MUSTER_ALLGATHER,
-                                    .in = measuring->samples,
-                                    .out = all,
-                                    .count = SAMPLE_COUNT,
-                                    .type = MUSTER_FLOAT64}));
+    TRY(exchange_samples(measuring, all));
     double medians[SAMPLE_COUNT];
     for (size_t i = 0; i < SAMPLE_COUNT; i++) {
         size_t count = ranks;
         for (uint32_t rank = 0; rank < ranks; rank++) {
-            column[rank] = all[rank * (size_t)SAMPLE_COUNT + i];
+            column[rank] = muster_bytes_get_double(all + rank * (size_t)SAMPLES_SIZE + 8 * i);
         }
         if (is_shared(i)) {
             count = sum_streams(measuring, level_of(i), column, sums);
@@ -285,21 +298,26 @@ static muster_status combine(struct measuring *measuring, struct muster_cost_mod
 
 static muster_status exchange_cores(struct measuring *measuring, struct muster_core_figures *core)
 {
-    enum { NUMBERS = sizeof(struct muster_core_description) / sizeof(double) };
     const struct muster_topology *topology = measuring->options->topology;
-    const struct muster_core_description mine = muster_core_describe();
+    const struct muster_core_description own = muster_core_describe();
+    unsigned char mine[MUSTER_CORE_DESCRIPTION_SIZE];
+    AUTO_FREE unsigned char *all = calloc(topology->ranks, sizeof mine);
     AUTO_FREE struct muster_core_description *descriptions =
         calloc(topology->ranks, sizeof *descriptions);
-    if (descriptions == NULL) {
+    if (all == NULL || descriptions == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for the cores of %u ranks",
                                 topology->ranks);
     }
+    muster_core_description_encode(&own, mine);
     TRY(run(measuring, measuring->all, "bruck",
             (struct muster_request){.collective = MUSTER_ALLGATHER,
-                                    .in = &mine,
-                                    .out = descriptions,
-                                    .count = NUMBERS,
-                                    .type = MUSTER_FLOAT64}));
+                                    .in = mine,
+                                    .out = all,
+                                    .count = sizeof mine,
+                                    .type = MUSTER_UINT8}));
+    for (uint32_t rank = 0; rank < topology->ranks; rank++) {
+        descriptions[rank] = muster_core_description_decode(all + rank * sizeof mine);
+    }
     return muster_core_count_shared(topology, descriptions, core);
 }
 
@@ -329,6 +347,20 @@ static muster_status measure_some(struct measuring *measuring, struct muster_cos
     return combine(measuring, model);
 }
 
+/* Rank 0's model, to all members. */
+static muster_status broadcast_model(struct measuring *measuring, struct muster_cost_model *model)
+{
+    unsigned char bytes[MUSTER_COST_MODEL_SIZE];
+    muster_cost_model_encode(model, bytes);
+    TRY(run(measuring, measuring->all, "binomial",
+            (struct muster_request){.collective = MUSTER_BROADCAST,
+                                    .in = bytes,
+                                    .out = bytes,
+                                    .count = sizeof bytes,
+                                    .type = MUSTER_UINT8}));
+    return muster_cost_model_decode(bytes, sizeof bytes, model);
+}
+
 static muster_status measure_all(struct measuring *measuring, struct muster_cost_model *model)
 {
     const struct muster_measure_options *options = measuring->options;
@@ -339,12 +371,7 @@ static muster_status measure_all(struct measuring *measuring, struct muster_cost
     if (muster_measure_has_role(&measuring->pairs, options->rank)) {
         TRY(measure_some(measuring, model));
     }
-    return run(measuring, measuring->all, "binomial",
-               (struct muster_request){.collective = MUSTER_BROADCAST,
-                                       .in = model,
-                                       .out = model,
-                                       .count = sizeof *model,
-                                       .type = MUSTER_UINT8});
+    return broadcast_model(measuring, model);
 }
 
 muster_status muster_measure(const struct muster_measure_options *options,

@@ -9,7 +9,7 @@
 
 #include "collectives/select/cost.h"
 
-/* The cores that a member may use; exchanged by all members, so all are of one type. */
+/* The cores that a member may use, as all members describe them to each other. */
 struct muster_core_description {
     double machine;  /* a digest of the machine's boot id */
     double core_set; /* a digest: the same for members that share the cores they may use */

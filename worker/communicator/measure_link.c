@@ -19,6 +19,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "worker/base/bytes.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/statistics.h"
@@ -38,6 +39,7 @@ enum {
     WARM_US = 3000,
     COUNTED_BYTES = 8 << 20,
     COUNTED_US = 4000,
+    REQUEST_BYTES = 8, /* on the wire: a size, little-endian */
     SHARED_US = 20000, /* counted when streams share a resource. A shaped link may save up credit
                           for a burst while the others pause; the longer this is, the less that
                           matters */
@@ -166,8 +168,9 @@ struct stream {
     uint32_t requests;   /* sent, at the receiver; received, at the sender; the last one included */
     uint32_t received;   /* messages, at the receiver */
     bool last_requested; /* the request of size 0 is posted, or has come */
-    uint64_t sizes_bytes[MESSAGES_MAX + 1]; /* the requests */
-    int64_t received_ns[MESSAGES_MAX];      /* when each message had come, at the receiver */
+    uint64_t sizes_bytes[MESSAGES_MAX + 1];                       /* the requests */
+    unsigned char request_bytes[MESSAGES_MAX + 1][REQUEST_BYTES]; /* the same as they travel */
+    int64_t received_ns[MESSAGES_MAX]; /* when each message had come, at the receiver */
     struct muster_transfer request_transfers[MESSAGES_MAX + 1];
     struct muster_transfer data_transfers[MESSAGES_MAX];
 };
@@ -214,8 +217,8 @@ static struct muster_transfer *fill(struct stream *stream, bool is_request, uint
         .call = &pair_call,
         .direction = stream->sends != is_request ? MUSTER_SEND : MUSTER_RECEIVE,
         .peer = pair->ranks[1 - pair->index],
-        .data = is_request ? (char *)&stream->sizes_bytes[ordinal] : buffer,
-        .size_bytes = is_request ? sizeof stream->sizes_bytes[0] : stream->sizes_bytes[ordinal],
+        .data = is_request ? (char *)stream->request_bytes[ordinal] : buffer,
+        .size_bytes = is_request ? REQUEST_BYTES : stream->sizes_bytes[ordinal],
         .element_size_bytes = 1,
         .done = is_request ? on_request_done : on_message_done,
         .owner = stream};
@@ -312,11 +315,17 @@ static uint64_t next_size_bytes(const struct stream *stream)
                                      : (uint64_t)bytes;
 }
 
+static void set_request(struct stream *stream, uint32_t ordinal, uint64_t size_bytes)
+{
+    stream->sizes_bytes[ordinal] = size_bytes;
+    muster_bytes_put(stream->request_bytes[ordinal], size_bytes, REQUEST_BYTES);
+}
+
 /* The receive of the next message, then its request. Size 0: the last request. */
 static void request_message(struct stream *stream, uint64_t size_bytes)
 {
     uint32_t ordinal = stream->requests++;
-    stream->sizes_bytes[ordinal] = size_bytes;
+    set_request(stream, ordinal, size_bytes);
     stream->last_requested = size_bytes == 0;
     if (size_bytes > 0) {
         post_locked(stream, false, ordinal);
@@ -351,7 +360,7 @@ static void on_message_done(struct muster_transfer *transfer)
 static void continue_sending(struct stream *stream)
 {
     uint32_t ordinal = stream->requests++;
-    uint64_t size_bytes = stream->sizes_bytes[ordinal];
+    uint64_t size_bytes = muster_bytes_get(stream->request_bytes[ordinal], REQUEST_BYTES);
     if (size_bytes > MESSAGE_BYTES_MAX || (size_bytes > 0 && ordinal >= MESSAGES_MAX)) {
         fail(stream->streams,
              muster_error_set(MUSTER_FATAL, "rank %u requests a message of %llu bytes",
@@ -359,6 +368,7 @@ static void continue_sending(struct stream *stream)
                               (unsigned long long)size_bytes));
         return;
     }
+    stream->sizes_bytes[ordinal] = size_bytes;
     stream->last_requested = size_bytes == 0;
     if (size_bytes > 0) {
         post_locked(stream, false, ordinal);
@@ -384,7 +394,7 @@ static muster_status start_stream(struct stream *stream)
         return muster_fabric_post(fabric, fill(stream, true, 0));
     }
     stream->requests = 1;
-    stream->sizes_bytes[0] = MESSAGE_BYTES_LEAST;
+    set_request(stream, 0, MESSAGE_BYTES_LEAST);
     TRY(muster_fabric_post(fabric, fill(stream, false, 0)));
     return muster_fabric_post(fabric, fill(stream, true, 0));
 }

@@ -18,8 +18,6 @@
  */
 #include "worker/session/link_figures.h"
 
-#include <string.h>
-
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
 #include "worker/session/failure_handling.h"
@@ -94,7 +92,7 @@ static void choose(struct muster_session *session, bool recovering,
         return;
     }
     if (recovering && session->figures.levels != 0) {
-        choice->outdated = 1;
+        choice->outdated = true;
         return;
     }
     struct muster_figures stored;
@@ -102,7 +100,7 @@ static void choose(struct muster_session *session, bool recovering,
     if (match(&stored, communicator)) {
         choice->figures = stored;
     } else {
-        choice->measure = 1;
+        choice->measure = true;
     }
 }
 
@@ -111,15 +109,13 @@ static muster_status agree(struct muster_session *session, bool recovering, uint
     struct muster_generation *generation = &session->generation;
     struct muster_communicator *communicator = generation->communicator;
     bool chooses = communicator->rank == 0 && communicator->topology.ranks > 1;
-    struct muster_figures_choice choice;
-    memset(&choice, 0, sizeof choice); /* its padding travels, too */
-    choice.figures = session->figures;
+    struct muster_figures_choice choice = {.figures = session->figures};
     if (chooses) {
         choose(session, recovering, &choice);
     }
     generation->stores_tuned = true;
     TRY(muster_communicator_agree_figures(communicator, &choice, ret_suspect));
-    if (chooses && choice.measure != 0) {
+    if (chooses && choice.measure) {
         generation->stores_tuned = store(session, &choice.figures);
     }
     session->figures = choice.figures;

@@ -17,9 +17,10 @@ enum {
     TIMEOUT_MAX_MS = 7 * 24 * 3600 * 1000,
 };
 
-void muster_options_init(muster_options *options)
+static void read_environment(muster_options *options)
 {
     *options = (muster_options){
+        .size = sizeof *options,
         .rendezvous = muster_option_variable("MUSTER_RENDEZVOUS"),
         .job = muster_option_variable("MUSTER_JOB"),
         .token = muster_option_variable("MUSTER_TOKEN"),
@@ -39,6 +40,30 @@ void muster_options_init(muster_options *options)
     options->tune = muster_option_read_switch("MUSTER_TUNE", 1);
     options->reproducible = muster_option_read_switch("MUSTER_REPRODUCIBLE", 0);
     muster_transports_read_environment(options);
+}
+
+/* Padding at the end would become the place of the next field that is appended: older programs
+ * would give it values. */
+_Static_assert(offsetof(muster_options, timeline) + sizeof(char *) == sizeof(muster_options),
+               "muster_options ends with padding");
+_Static_assert(offsetof(muster_call_options, user_data) + sizeof(void *) ==
+                   sizeof(muster_call_options),
+               "muster_call_options ends with padding");
+
+/* A field that only the caller's header has is 0. */
+void muster_options_init_sized(muster_options *options, size_t size)
+{
+    muster_options known;
+    read_environment(&known);
+    known.size = size;
+    memset(options, 0, size);
+    memcpy(options, &known, size < sizeof known ? size : sizeof known);
+}
+
+void muster_call_options_init_sized(muster_call_options *options, size_t size)
+{
+    memset(options, 0, size);
+    memcpy(options, &size, sizeof size);
 }
 
 static muster_status check_numbers(const muster_options *options)
@@ -144,27 +169,27 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
 muster_status muster_settings_init(const muster_options *options,
                                    struct muster_settings *ret_settings)
 {
-    muster_options environment;
-    if (options == NULL) {
-        muster_options_init(&environment);
-        options = &environment;
+    muster_options complete;
+    read_environment(&complete);
+    if (options != NULL) {
+        TRY(muster_option_copy_struct("muster_options", options, &complete, sizeof complete));
     }
-    TRY(check_numbers(options));
+    TRY(check_numbers(&complete));
     struct muster_settings settings = {
-        .min_size = options->min_size,
-        .max_size = options->max_size,
-        .target_size = options->target_size,
-        .order = options->order,
-        .join_timeout_ms = options->join_timeout_ms,
-        .call_timeout_ms = options->call_timeout_ms,
-        .leave_on_sigterm = options->leave_on_sigterm != 0,
-        .measure = options->measure != 0,
-        .tune = options->tune != 0,
-        .reproducible = options->reproducible != 0,
+        .min_size = complete.min_size,
+        .max_size = complete.max_size,
+        .target_size = complete.target_size,
+        .order = complete.order,
+        .join_timeout_ms = complete.join_timeout_ms,
+        .call_timeout_ms = complete.call_timeout_ms,
+        .leave_on_sigterm = complete.leave_on_sigterm != 0,
+        .measure = complete.measure != 0,
+        .tune = complete.tune != 0,
+        .reproducible = complete.reproducible != 0,
     };
-    muster_status status = copy_strings(options, &settings);
+    muster_status status = copy_strings(&complete, &settings);
     if (status == MUSTER_OK) {
-        status = muster_transports_parse(options, NULL, &settings.transports);
+        status = muster_transports_parse(&complete, NULL, &settings.transports);
     }
     if (status != MUSTER_OK) {
         muster_settings_finish(&settings);

@@ -31,8 +31,8 @@ struct muster_settings {
     char *timeline; /* the prefix of its file; NULL: none */
 };
 
-/* options may be NULL: all settings then come from the environment. MUSTER_INVALID names the
- * option, its variable and the bad value. */
+/* options may be NULL: all settings then come from the environment, as do those that an older
+ * header lacks. MUSTER_INVALID names the option, its variable and the bad value. */
 MUSTER_CHECKED muster_status muster_settings_init(const muster_options *options,
                                                   struct muster_settings *ret_settings);
 

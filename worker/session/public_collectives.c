@@ -1,6 +1,7 @@
 /* The public collectives: each becomes a request, which the context of the scope checks. Both forms
  * of a collective, the blocking one and the one that starts an operation, share a function. */
 #include "worker/base/clock.h"
+#include "worker/base/option_parse.h"
 #include "worker/base/status.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/operations.h"
@@ -33,13 +34,19 @@ static muster_status run(struct muster_session *session, muster_scope scope,
     uint32_t timeout_ms = session->settings.call_timeout_ms;
     request->reproducible = session->settings.reproducible;
     if (options != NULL) {
-        request->algorithm = options->algorithm;
-        request->reproducible = request->reproducible || options->reproducible != 0;
-        request->prescale = options->prescale;
-        request->postscale = options->postscale;
-        request->user_function = options->user_function;
-        request->user_data = options->user_data;
-        timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : timeout_ms;
+        muster_call_options complete = {.size = sizeof complete};
+        muster_status status =
+            muster_option_copy_struct("muster_call_options", options, &complete, sizeof complete);
+        if (status != MUSTER_OK) {
+            return muster_error_prefix(status, "%s", muster_collective_name(request->collective));
+        }
+        request->algorithm = complete.algorithm;
+        request->reproducible = request->reproducible || complete.reproducible != 0;
+        request->prescale = complete.prescale;
+        request->postscale = complete.postscale;
+        request->user_function = complete.user_function;
+        request->user_data = complete.user_data;
+        timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
     }
     request->deadline_ns = muster_clock_after_ms(timeout_ms);
     if (!form.starts) {

@@ -28,6 +28,7 @@
 #include "worker/base/thread.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
+#include "worker/session/sync_wire.h"
 
 /* One sync; it holds the generation. */
 struct sync {
@@ -37,12 +38,6 @@ struct sync {
     struct muster_communicator *communicator;
     struct muster_context *global;
     uint32_t suspect;
-};
-
-/* Which state the source sends. */
-struct state_header {
-    int64_t version; /* 0: never committed; the source's registered buffers are the state */
-    int64_t committed_generation;
 };
 
 static muster_status run(struct sync *sync, struct muster_context *context,
@@ -76,6 +71,19 @@ static muster_status broadcast(struct sync *sync, struct muster_context *context
                                        .root = root});
 }
 
+static bool is_source(const struct sync *sync)
+{
+    return sync->communicator->rank == sync->generation->state_source;
+}
+
+/* What the source has sent cannot be decoded. */
+static muster_status name_source(const struct sync *sync, muster_status status)
+{
+    return status == MUSTER_OK
+               ? MUSTER_OK
+               : muster_error_prefix(status, "sync: from rank %u", sync->generation->state_source);
+}
+
 static bool is_stale(const struct muster_generation *generation, uint32_t rank)
 {
     for (uint32_t i = 0; i < generation->stale_count; i++) {
@@ -88,24 +96,10 @@ static bool is_stale(const struct muster_generation *generation, uint32_t rank)
 
 /* Layouts -------------------------------------------------------------------------------------- */
 
-/* Name and size of one of the source's buffers. */
-struct outline {
-    char name[MUSTER_REGISTERED_BUFFER_NAME_SIZE];
-    uint64_t size_bytes;
-};
-
 static const int64_t NO_DIFFERENCE = INT32_MAX; /* larger than any index */
 
-static void write_outlines(const struct muster_state *state, struct outline *outlines)
-{
-    for (uint32_t i = 0; i < state->count; i++) {
-        memcpy(outlines[i].name, state->buffers[i].name, sizeof outlines[i].name);
-        outlines[i].size_bytes = state->buffers[i].size_bytes;
-    }
-}
-
-static int64_t first_difference(const struct muster_state *state, const struct outline *outlines,
-                                uint32_t count)
+static int64_t first_difference(const struct muster_state *state,
+                                const struct muster_outline *outlines, uint32_t count)
 {
     uint32_t most = count > state->count ? count : state->count;
     for (uint32_t i = 0; i < most; i++) {
@@ -132,8 +126,9 @@ static void describe_buffer(bool exists, const char *name, uint64_t size_bytes, 
 
 /* The status for this member when layouts differ. `mine` and `first` are this member's first
  * difference and the first one of all members: buffer index << 32 | rank. */
-static muster_status difference_error(const struct sync *sync, const struct outline *outlines,
-                                      uint32_t count, int64_t mine, int64_t first)
+static muster_status difference_error(const struct sync *sync,
+                                      const struct muster_outline *outlines, uint32_t count,
+                                      int64_t mine, int64_t first)
 {
     const struct muster_state *state = sync->state;
     const struct muster_generation *generation = sync->generation;
@@ -165,26 +160,42 @@ static muster_status difference_error(const struct sync *sync, const struct outl
                             index, expected, rank, rank);
 }
 
+/* The number of the source's buffers. */
+static muster_status broadcast_count(struct sync *sync, uint32_t *ret_count)
+{
+    unsigned char bytes[MUSTER_BUFFER_COUNT_SIZE];
+    muster_buffer_count_encode(sync->state->count, bytes);
+    TRY(broadcast(sync, sync->global, bytes, sizeof bytes, sync->generation->state_source));
+    return name_source(sync, muster_buffer_count_decode(bytes, sizeof bytes, ret_count));
+}
+
+/* The source's layout, [count]. */
+static muster_status broadcast_outlines(struct sync *sync, uint32_t count,
+                                        struct muster_outline *ret_outlines)
+{
+    size_t size_bytes = (size_t)count * MUSTER_OUTLINE_SIZE;
+    AUTO_FREE unsigned char *bytes = calloc(count + (size_t)1, MUSTER_OUTLINE_SIZE);
+    if (bytes == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    if (is_source(sync)) {
+        muster_outlines_encode(sync->state, bytes);
+    }
+    TRY(broadcast(sync, sync->global, bytes, size_bytes, sync->generation->state_source));
+    return name_source(sync, muster_outlines_decode(bytes, size_bytes, count, ret_outlines));
+}
+
 /* The layouts differ from the source's on some rank: finds the first buffer and rank. */
 static muster_status find_difference(struct sync *sync)
 {
     const struct muster_state *state = sync->state;
-    uint32_t source = sync->generation->state_source;
-    uint32_t count = state->count;
-    TRY(broadcast(sync, sync->global, &count, sizeof count, source));
-    if (count > MUSTER_REGISTERED_BUFFERS_MAX) {
-        return muster_error_set(MUSTER_FATAL, "sync: rank %u claims to have %u state buffers",
-                                source, count);
-    }
-    uint32_t most = count > state->count ? count : state->count;
-    AUTO_FREE struct outline *outlines = calloc(most + (size_t)1, sizeof *outlines);
+    uint32_t count;
+    TRY(broadcast_count(sync, &count));
+    AUTO_FREE struct muster_outline *outlines = calloc(count + (size_t)1, sizeof *outlines);
     if (outlines == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    if (sync->communicator->rank == source) {
-        write_outlines(state, outlines);
-    }
-    TRY(broadcast(sync, sync->global, outlines, count * sizeof *outlines, source));
+    TRY(broadcast_outlines(sync, count, outlines));
     int64_t mine = first_difference(state, outlines, count) << 32 | sync->communicator->rank;
     int64_t first = mine;
     TRY(reduce(sync, &mine, &first, 1, MUSTER_MIN));
@@ -271,13 +282,8 @@ static muster_status create_group(const struct sync *sync, uint32_t number, uint
 
 /* Moving the state ----------------------------------------------------------------------------- */
 
-static bool is_source(const struct sync *sync)
-{
-    return sync->communicator->rank == sync->generation->state_source;
-}
-
 static muster_status move_buffers(struct sync *sync, struct muster_context *context, uint32_t root,
-                                  const struct state_header *header)
+                                  const struct muster_state_header *header)
 {
     struct muster_state *state = sync->state;
     bool use_copy = is_source(sync) ? header->version > 0 : !state->has_copy;
@@ -295,12 +301,12 @@ static muster_status move_buffers(struct sync *sync, struct muster_context *cont
 }
 
 /* All of the state has arrived, or has been sent. */
-static void accept_state(struct sync *sync, const struct state_header *header)
+static void accept_state(struct sync *sync, const struct muster_state_header *header)
 {
     struct muster_state *state = sync->state;
     bool first = header->version == 0;
-    uint64_t version = first ? 1 : (uint64_t)header->version;
-    uint64_t committed = first ? sync->generation->number : (uint64_t)header->committed_generation;
+    uint64_t version = first ? 1 : header->version;
+    uint64_t committed = first ? sync->generation->number : header->committed_generation;
     if (is_source(sync) && !first) {
         return;
     }
@@ -314,14 +320,13 @@ static void accept_state(struct sync *sync, const struct state_header *header)
 static muster_status move_state(struct sync *sync, struct muster_context *context, uint32_t root)
 {
     struct muster_state *state = sync->state;
-    struct state_header header = {.version = (int64_t)atomic_load(&state->version),
-                                  .committed_generation = (int64_t)state->committed_generation};
+    struct muster_state_header header = {.version = atomic_load(&state->version),
+                                         .committed_generation = state->committed_generation};
+    unsigned char bytes[MUSTER_STATE_HEADER_SIZE];
+    muster_state_header_encode(&header, bytes);
     TRY(muster_state_reserve(state));
-    TRY(broadcast(sync, context, &header, sizeof header, root));
-    if (header.version < 0 || header.committed_generation < 0) {
-        return muster_error_set(MUSTER_FATAL, "sync: rank %u sends version %lld",
-                                sync->generation->state_source, (long long)header.version);
-    }
+    TRY(broadcast(sync, context, bytes, sizeof bytes, root));
+    TRY(name_source(sync, muster_state_header_decode(bytes, sizeof bytes, &header)));
     muster_status status = move_buffers(sync, context, root, &header);
     if (status == MUSTER_OK) {
         accept_state(sync, &header);

@@ -62,14 +62,11 @@ static void test_the_members_of_each_scope_add_up_their_ranks(void **state)
 static void agree(struct group_member *member, void *argument)
 {
     struct muster_communicator *communicator = member->communicator;
-    struct muster_figures_choice choice;
+    struct muster_figures_choice choice = {
+        .measure = member->rank == 0, .autotune = member->rank == 0, .outdated = member->rank != 0};
     uint32_t suspect = UINT32_MAX;
     uint32_t before = communicator->next_context;
-    memset(&choice, 0, sizeof choice);
     muster_figures_init(&choice.figures);
-    choice.measure = member->rank == 0;
-    choice.autotune = member->rank == 0;
-    choice.outdated = member->rank != 0;
     if (muster_communicator_agree_figures(communicator, &choice, &suspect) != MUSTER_OK ||
         muster_communicator_share_memory(communicator, &suspect) != MUSTER_OK) {
         group_fail(member, "%s", muster_last_error());
@@ -133,12 +130,10 @@ static void test_some_members_have_a_context_of_their_own(void **state)
 /* A single member sends nothing: every exchange ends at once. */
 static void agree_alone(struct group_member *member, void *argument)
 {
-    struct muster_figures_choice choice;
+    struct muster_figures_choice choice = {.measure = true};
     uint32_t suspect = UINT32_MAX;
     (void)argument;
-    memset(&choice, 0, sizeof choice);
     muster_figures_init(&choice.figures);
-    choice.measure = 1;
     choice.figures.model.burst_bytes = 12345;
     if (muster_communicator_agree_figures(member->communicator, &choice, &suspect) != MUSTER_OK ||
         muster_communicator_share_memory(member->communicator, &suspect) != MUSTER_OK) {

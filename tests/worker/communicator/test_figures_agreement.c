@@ -1,6 +1,7 @@
 /* All members end up with the figures of rank 0's choice. */
 #include "tests/support/group.h"
 #include "worker/communicator/figures_agreement.h"
+#include "worker/communicator/figures_wire.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -28,7 +29,15 @@ static void revoke_all(struct group *group)
     }
 }
 
-/* One member agrees on the figures: rank 0 has the choice, the others start with other bytes, the
+/* Not what rank 0 chose, in any field. */
+static struct muster_figures_choice other_choice(void)
+{
+    struct muster_figures_choice choice = {.measure = true, .autotune = true, .outdated = true};
+    memset(&choice.figures, 0xff, sizeof choice.figures);
+    return choice;
+}
+
+/* One member agrees on the figures: rank 0 has the choice, the others start with another one, the
  * victim dies. */
 static void take_part(struct group_member *member, void *argument)
 {
@@ -44,11 +53,7 @@ static void take_part(struct group_member *member, void *argument)
         .timeout_ms = TIMEOUT_MS,
     };
     struct muster_figures_choice *result = &agreement->results[member->rank];
-    if (member->rank == 0) {
-        *result = agreement->choice;
-    } else {
-        memset(result, 0xff, sizeof *result);
-    }
+    *result = member->rank == 0 ? agreement->choice : other_choice();
     if (member->rank == agreement->victim) {
         muster_fabric_kill(member->fabric);
         return;
@@ -81,11 +86,20 @@ static void agree(struct agreement *agreement)
     group_finish(&group);
 }
 
+/* The encoding has all fields, and no padding. */
+static void expect_equal(const struct muster_figures_choice *one,
+                         const struct muster_figures_choice *other)
+{
+    unsigned char bytes[2][MUSTER_FIGURES_CHOICE_SIZE];
+    muster_figures_choice_encode(one, bytes[0]);
+    muster_figures_choice_encode(other, bytes[1]);
+    assert_memory_equal(bytes[0], bytes[1], sizeof bytes[0]);
+}
+
 static void expect_same_results(const struct agreement *agreement)
 {
     for (uint32_t rank = 1; rank < SIZE; rank++) {
-        assert_memory_equal(&agreement->results[rank], &agreement->results[0],
-                            sizeof agreement->results[0]);
+        expect_equal(&agreement->results[rank], &agreement->results[0]);
     }
 }
 
@@ -106,11 +120,10 @@ static void all_members_get_the_choice_of_rank_0(void **state)
     (void)state;
     struct agreement *agreement = create_agreement();
     set_measured(&agreement->choice.figures);
-    agreement->choice.autotune = 1;
+    agreement->choice.autotune = true;
     agree(agreement);
     expect_same_results(agreement);
-    assert_memory_equal(&agreement->results[SIZE - 1], &agreement->choice,
-                        sizeof agreement->choice);
+    expect_equal(&agreement->results[SIZE - 1], &agreement->choice);
     free(agreement);
 }
 
@@ -120,11 +133,11 @@ static void algorithms_tuned_on_other_hosts_are_dropped(void **state)
     struct agreement *agreement = create_agreement();
     set_measured(&agreement->choice.figures);
     agreement->choice.figures.hosts_digest++;
-    agreement->choice.outdated = 1;
+    agreement->choice.outdated = true;
     agree(agreement);
     expect_same_results(agreement);
     assert_int_equal(agreement->results[1].figures.tuned.count, 0);
-    assert_int_equal(agreement->results[1].outdated, 1);
+    assert_true(agreement->results[1].outdated);
     assert_true(agreement->results[1].figures.model.links[MUSTER_LEVEL_RACK].latency_us == 123);
     free(agreement);
 }
@@ -133,7 +146,7 @@ static void all_members_measure_if_rank_0_says_so(void **state)
 {
     (void)state;
     struct agreement *agreement = create_agreement();
-    agreement->choice.measure = 1;
+    agreement->choice.measure = true;
     agree(agreement);
     expect_same_results(agreement);
     const struct muster_figures *figures = &agreement->results[0].figures;

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,6 +182,62 @@ static void an_option_overrides_its_variable(void **state)
     muster_settings_finish(&settings);
 }
 
+/* A program of an older header: its struct ends before order, and other data follows. */
+static void what_an_older_header_lacks_comes_from_the_environment(void **state)
+{
+    (void)state;
+    enum { OLD_SIZE = offsetof(muster_options, order) };
+    struct muster_settings settings;
+    muster_options options;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_MIN", "2");
+    set("MUSTER_ORDER", "11");
+    memset(&options, 0xee, sizeof options);
+    muster_options_init_sized(&options, OLD_SIZE);
+    assert_int_equal(options.size, OLD_SIZE);
+    assert_int_equal(options.min_size, 2);
+    assert_int_equal(options.order, 0xeeeeeeee); /* not written */
+    options.min_size = 3;
+    assert_int_equal(muster_settings_init(&options, &settings), MUSTER_OK);
+    assert_int_equal(settings.min_size, 3);
+    assert_int_equal(settings.order, 11); /* not read either */
+    assert_true(settings.tune);
+    muster_settings_finish(&settings);
+}
+
+static void what_only_a_newer_header_has_must_be_0(void **state)
+{
+    (void)state;
+    struct {
+        muster_options known;
+        uint64_t unknown;
+    } options;
+    struct muster_settings settings;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    memset(&options, 0xee, sizeof options);
+    muster_options_init_sized(&options.known, sizeof options);
+    assert_int_equal(options.unknown, 0);
+    assert_int_equal(muster_settings_init(&options.known, &settings), MUSTER_OK);
+    muster_settings_finish(&settings);
+    options.unknown = 1;
+    expect_refusal(&options.known, "muster_options", "an option is set that this library does not");
+}
+
+static void options_without_a_size_are_refused(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 5000, SIZE_MAX};
+    muster_options options;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    muster_options_init(&options);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char text[40];
+        options.size = sizes[i];
+        (void)snprintf(text, sizeof text, "size is %zu:", sizes[i]);
+        expect_refusal(&options, text, "muster_options_init() sets it");
+    }
+}
+
 static void measuring_can_be_switched_off(void **state)
 {
     (void)state;
@@ -317,6 +374,10 @@ int main(void)
         cmocka_unit_test_setup(an_empty_variable_counts_as_unset, clean_environment),
         cmocka_unit_test_setup(the_environment_alone_is_enough, clean_environment),
         cmocka_unit_test_setup(an_option_overrides_its_variable, clean_environment),
+        cmocka_unit_test_setup(what_an_older_header_lacks_comes_from_the_environment,
+                               clean_environment),
+        cmocka_unit_test_setup(what_only_a_newer_header_has_must_be_0, clean_environment),
+        cmocka_unit_test_setup(options_without_a_size_are_refused, clean_environment),
         cmocka_unit_test_setup(measuring_can_be_switched_off, clean_environment),
         cmocka_unit_test_setup(transports_say_what_is_wrong_with_their_options, clean_environment),
         cmocka_unit_test_setup(an_unknown_algorithm_is_refused, clean_environment),

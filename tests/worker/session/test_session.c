@@ -100,8 +100,12 @@ static void check_options_and_buffers(struct crew_member *member, muster_scope s
     int16_t nine = 9;
     int16_t one[3] = {8, 8, 8};
     int16_t two[3] = {1, 2, 3};
-    const muster_call_options options = {
-        .prescale = 2, .postscale = -1, .user_function = subtract_from_nine, .user_data = &nine};
+    muster_call_options options;
+    muster_call_options_init(&options);
+    options.prescale = 2;
+    options.postscale = -1;
+    options.user_function = subtract_from_nine;
+    options.user_data = &nine;
     MEMBER_OK(member, muster_allreduce(member->session, scope, one, one, 3, MUSTER_INT16,
                                        MUSTER_USER, &options));
     MEMBER_CHECK(member, one[0] == -(16 * n - 9 * (n - 1)) && one[2] == one[0]);
@@ -261,10 +265,23 @@ static void call_badly(struct crew_member *member)
     muster_call_options options = {.algorithm = "magic"};
     MEMBER_CHECK(member, muster_allreduce(session, MUSTER_GLOBAL, data, data, 1, MUSTER_INT32,
                                           MUSTER_SUM, &options) == MUSTER_INVALID);
+    MEMBER_CHECK(member, strcmp(muster_last_error(),
+                                "allreduce: muster_call_options: size is 0: "
+                                "muster_call_options_init() sets it") == 0);
+    options.size = sizeof options;
+    MEMBER_CHECK(member, muster_allreduce(session, MUSTER_GLOBAL, data, data, 1, MUSTER_INT32,
+                                          MUSTER_SUM, &options) == MUSTER_INVALID);
     MEMBER_CHECK(member, strstr(muster_last_error(), "magic") != NULL);
     options.algorithm = "ring_two_phase";
     MEMBER_OK(member, muster_allreduce(session, MUSTER_GLOBAL, data, data, 8, MUSTER_INT32,
                                        MUSTER_SUM, &options));
+    options.size = offsetof(muster_call_options, timeout_ms); /* an older header */
+    options.reproducible = 1;
+    options.prescale = 100;
+    data[0] = 1;
+    MEMBER_OK(member, muster_allreduce(session, MUSTER_GLOBAL, data, data, 1, MUSTER_INT32,
+                                       MUSTER_SUM, &options));
+    MEMBER_CHECK(member, data[0] == 2); /* neither option is read */
     MEMBER_CHECK(member, muster_rank(session, (muster_scope)7) == UINT32_MAX);
     MEMBER_CHECK(member, muster_size(session, (muster_scope)7) == 0);
 }
@@ -279,7 +296,7 @@ static void bad_arguments_are_named(void **state)
 
 static void be_late(struct crew_member *member)
 {
-    muster_call_options options = {.timeout_ms = 200};
+    muster_call_options options = {.size = sizeof options, .timeout_ms = 200};
     if (member->index == 1) {
         crew_barrier(member); /* instead of the barrier */
         return;

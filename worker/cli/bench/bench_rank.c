@@ -105,12 +105,9 @@ static muster_status open_fabric(struct rank_run *run)
 static muster_status measure_links(struct rank_run *run)
 {
     struct muster_communicator *communicator = run->communicator;
-    struct muster_figures_choice choice;
+    struct muster_figures_choice choice = {.measure = true, .autotune = true};
     uint32_t suspect = UINT32_MAX;
-    memset(&choice, 0, sizeof choice); /* its padding travels, too */
     muster_figures_init(&choice.figures);
-    choice.measure = 1;
-    choice.autotune = 1;
     TRY(muster_communicator_agree_figures(communicator, &choice, &suspect));
     if (run->shared->options.shape != NULL) {
         communicator->figures.model.burst_bytes = MUSTER_BENCH_BURST_BYTES;

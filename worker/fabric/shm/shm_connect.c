@@ -166,7 +166,10 @@ static void confirm(struct muster_shm_path *path, const struct muster_shm_packet
 static void handle_answer(struct muster_shm_path *path, const struct muster_shm_packet *packet)
 {
     struct muster_link *link = path->end->link;
-    if (packet->kind != SHM_ANSWER || packet->word > MUSTER_REFUSED_VERBS) {
+    if (packet->kind == SHM_ANSWER && muster_wire_version_check(packet->generation) != MUSTER_OK) {
+        (void)muster_error_prefix(MUSTER_FATAL, "refused");
+        muster_link_fail(link, MUSTER_LINK_LOST, muster_last_error());
+    } else if (packet->kind != SHM_ANSWER || packet->word > MUSTER_REFUSED_VERBS) {
         muster_link_try_next(link, "its answer is not that of a Muster peer");
     } else if (packet->word == MUSTER_WELCOME) {
         confirm(path, packet);
@@ -179,7 +182,8 @@ static void handle_answer(struct muster_shm_path *path, const struct muster_shm_
 
 bool muster_shm_answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
 {
-    const struct muster_shm_packet packet = {.kind = SHM_ANSWER, .word = verdict};
+    const struct muster_shm_packet packet = {
+        .kind = SHM_ANSWER, .generation = MUSTER_WIRE_VERSION, .word = verdict};
     return muster_shm_packet_send(pending->watch.fd, &packet, -1);
 }
 
@@ -213,7 +217,8 @@ void muster_shm_admit(struct muster_pending_connection *pending, struct muster_l
         muster_link_try_next(link, "what it passes is not shared memory");
         return;
     }
-    struct muster_shm_packet packet = {.kind = SHM_ANSWER, .word = MUSTER_WELCOME};
+    struct muster_shm_packet packet = {
+        .kind = SHM_ANSWER, .generation = MUSTER_WIRE_VERSION, .word = MUSTER_WELCOME};
     muster_random_bytes(path->mine->nonce, SHM_NONCE_BYTES);
     memcpy(packet.nonce, path->mine->nonce, SHM_NONCE_BYTES);
     if (!muster_shm_packet_send(path->pending.watch.fd, &packet, -1)) {

@@ -2,8 +2,8 @@
  * decides which connection sends which frame. */
 #include "worker/fabric/tcp/tcp_bundle.h"
 
+#include "worker/base/bytes.h"
 #include "worker/fabric/tcp/tcp.h"
-#include "worker/fabric/wire/bytes.h"
 #include "worker/fabric/wire/frame.h"
 #include "worker/fabric/wire/whole_frames.h"
 

@@ -322,7 +322,10 @@ static void connect_later(struct muster_verbs_path *path)
 static void handle_answer(struct muster_verbs_path *path)
 {
     enum muster_verdict verdict;
-    if (muster_answer_decode(path->bytes, &verdict) != MUSTER_OK) {
+    muster_status status = muster_answer_decode(path->bytes, &verdict);
+    if (status == MUSTER_FATAL && is_opening(path->end)) {
+        muster_link_fail(path->end->link, MUSTER_LINK_LOST, muster_last_error());
+    } else if (status != MUSTER_OK) {
         (void)drop_path(path, "its answer is not that of a Muster peer");
     } else if (verdict == MUSTER_WAIT) {
         path->have = 0;

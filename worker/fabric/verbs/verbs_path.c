@@ -1,7 +1,7 @@
 /* A path: its record, its registered memory, its queue pair, and the greetings that describe it. */
+#include "worker/base/bytes.h"
 #include "worker/base/log.h"
 #include "worker/fabric/verbs/verbs_parts.h"
-#include "worker/fabric/wire/bytes.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Frame headers: encoded, and decoded with all checks. */
 #include "worker/fabric/wire/frame.h"
 
-#include "worker/fabric/wire/bytes.h"
+#include "worker/base/bytes.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -37,27 +37,12 @@ enum {
     AT_CHECKSUM = 92,  /* 4 */
 };
 
-static void put_double(unsigned char *bytes, double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    muster_bytes_put(bytes, bits, 8);
-}
-
-static double get_double(const unsigned char *bytes)
-{
-    uint64_t bits = muster_bytes_get(bytes, 8);
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 void muster_frame_encode_unchecked(const struct muster_frame *frame,
                                    unsigned char ret_bytes[MUSTER_FRAME_SIZE])
 {
     unsigned char *b = ret_bytes;
     muster_bytes_put(b + AT_MAGIC, MAGIC, 2);
-    b[AT_VERSION] = MUSTER_FRAME_VERSION;
+    b[AT_VERSION] = MUSTER_WIRE_VERSION;
     b[AT_KIND] = (unsigned char)frame->kind;
     muster_bytes_put(b + AT_LANE, frame->key.lane, 2);
     b[AT_COLLECTIVE] = frame->call.collective;
@@ -77,8 +62,8 @@ void muster_frame_encode_unchecked(const struct muster_frame *frame,
     b[AT_FLAGS] = frame->call.flags;
     b[AT_INPUTS] = frame->call.inputs;
     memset(b + AT_RESERVED, 0, RESERVED_BYTES);
-    put_double(b + AT_PRESCALE, frame->call.prescale);
-    put_double(b + AT_POSTSCALE, frame->call.postscale);
+    muster_bytes_put_double(b + AT_PRESCALE, frame->call.prescale);
+    muster_bytes_put_double(b + AT_POSTSCALE, frame->call.postscale);
     memset(b + AT_CHECKSUM, 0, 4);
 }
 
@@ -99,9 +84,9 @@ static muster_status check_magic(const unsigned char *b)
     if (muster_bytes_get(b + AT_MAGIC, 2) != MAGIC) {
         return muster_error_set(MUSTER_INVALID, "not a frame");
     }
-    if (b[AT_VERSION] != MUSTER_FRAME_VERSION) {
+    if (b[AT_VERSION] != MUSTER_WIRE_VERSION) {
         return muster_error_set(MUSTER_INVALID, "frame of version %u, this is version %d",
-                                b[AT_VERSION], MUSTER_FRAME_VERSION);
+                                b[AT_VERSION], MUSTER_WIRE_VERSION);
     }
     return MUSTER_OK;
 }
@@ -188,8 +173,8 @@ muster_status muster_frame_decode_unchecked(const unsigned char bytes[MUSTER_FRA
                  .flags = b[AT_FLAGS],
                  .root = (uint32_t)muster_bytes_get(b + AT_ROOT, 4),
                  .count = muster_bytes_get(b + AT_COUNT, 8),
-                 .prescale = get_double(b + AT_PRESCALE),
-                 .postscale = get_double(b + AT_POSTSCALE)},
+                 .prescale = muster_bytes_get_double(b + AT_PRESCALE),
+                 .postscale = muster_bytes_get_double(b + AT_POSTSCALE)},
         .offset = muster_bytes_get(b + AT_OFFSET, 8),
         .total = muster_bytes_get(b + AT_TOTAL, 8),
         .length = (uint32_t)muster_bytes_get(b + AT_LENGTH, 4),

@@ -1,9 +1,10 @@
 /* Hellos and answers: encoded, decoded, and the texts of the verdicts. */
 #include "worker/fabric/wire/hello.h"
 
-#include "worker/fabric/wire/bytes.h"
+#include "worker/base/bytes.h"
 #include "worker/fabric/wire/frame.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -33,13 +34,22 @@ static uint64_t checksum(const unsigned char *bytes, unsigned size)
     return crc32(sum, bytes + AT_CHECKSUM + 4, size - AT_CHECKSUM - 4);
 }
 
+muster_status muster_wire_version_check(uint64_t version)
+{
+    return version == MUSTER_WIRE_VERSION
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL,
+                                  "its wire version is %" PRIu64 ", this member's is %d", version,
+                                  MUSTER_WIRE_VERSION);
+}
+
 void muster_hello_encode(const struct muster_hello *hello,
                          unsigned char ret_bytes[MUSTER_HELLO_SIZE])
 {
     unsigned char *b = ret_bytes;
     memset(b, 0, MUSTER_HELLO_SIZE);
     memcpy(b + AT_MAGIC, hello_magic, sizeof hello_magic);
-    muster_bytes_put(b + AT_VERSION, MUSTER_FRAME_VERSION, 2);
+    muster_bytes_put(b + AT_VERSION, MUSTER_WIRE_VERSION, 2);
     muster_bytes_put(b + AT_GENERATION, hello->generation, 8);
     memcpy(b + AT_FROM, hello->from, strnlen(hello->from, UUID_BYTES));
     memcpy(b + AT_TO, hello->to, strnlen(hello->to, UUID_BYTES));
@@ -57,11 +67,7 @@ muster_status muster_hello_decode(const unsigned char bytes[MUSTER_HELLO_SIZE],
     if (memcmp(b + AT_MAGIC, hello_magic, sizeof hello_magic) != 0) {
         return muster_error_set(MUSTER_INVALID, "no Muster peer");
     }
-    if (muster_bytes_get(b + AT_VERSION, 2) != MUSTER_FRAME_VERSION) {
-        return muster_error_set(MUSTER_FATAL, "peer of link version %u, this is version %d",
-                                (unsigned)muster_bytes_get(b + AT_VERSION, 2),
-                                MUSTER_FRAME_VERSION);
-    }
+    TRY(muster_wire_version_check(muster_bytes_get(b + AT_VERSION, 2)));
     if (muster_bytes_get(b + AT_CHECKSUM, 4) != checksum(b, MUSTER_HELLO_SIZE)) {
         return muster_error_set(MUSTER_INVALID, "hello with a wrong checksum");
     }
@@ -80,7 +86,7 @@ void muster_answer_encode(enum muster_verdict verdict, unsigned char ret_bytes[M
 {
     memset(ret_bytes, 0, MUSTER_ANSWER_SIZE);
     memcpy(ret_bytes + AT_MAGIC, answer_magic, sizeof answer_magic);
-    muster_bytes_put(ret_bytes + AT_VERSION, MUSTER_FRAME_VERSION, 2);
+    muster_bytes_put(ret_bytes + AT_VERSION, MUSTER_WIRE_VERSION, 2);
     muster_bytes_put(ret_bytes + AT_VERDICT, verdict, 2);
     muster_bytes_put(ret_bytes + AT_CHECKSUM, checksum(ret_bytes, MUSTER_ANSWER_SIZE), 4);
 }
@@ -90,8 +96,13 @@ muster_status muster_answer_decode(const unsigned char bytes[MUSTER_ANSWER_SIZE]
 {
     uint64_t verdict = muster_bytes_get(bytes + AT_VERDICT, 2);
     if (memcmp(bytes + AT_MAGIC, answer_magic, sizeof answer_magic) != 0 ||
-        muster_bytes_get(bytes + AT_CHECKSUM, 4) != checksum(bytes, MUSTER_ANSWER_SIZE) ||
-        verdict < MUSTER_WELCOME || verdict > MUSTER_REFUSED_VERBS) {
+        muster_bytes_get(bytes + AT_CHECKSUM, 4) != checksum(bytes, MUSTER_ANSWER_SIZE)) {
+        return muster_error_set(MUSTER_INVALID, "no Muster peer listens there");
+    }
+    if (muster_wire_version_check(muster_bytes_get(bytes + AT_VERSION, 2)) != MUSTER_OK) {
+        return muster_error_prefix(MUSTER_FATAL, "refused");
+    }
+    if (verdict < MUSTER_WELCOME || verdict > MUSTER_REFUSED_VERBS) {
         return muster_error_set(MUSTER_INVALID, "no Muster peer listens there");
     }
     *ret_verdict = (enum muster_verdict)verdict;
@@ -109,7 +120,7 @@ const char *muster_verdict_text(enum muster_verdict verdict)
     case MUSTER_WELCOME:
         return "welcome";
     case MUSTER_REFUSED_VERSION:
-        return "refused: another version of links";
+        return "refused: another wire version";
     case MUSTER_REFUSED_TOKEN:
         return "refused: wrong link token";
     case MUSTER_REFUSED_UNKNOWN:

@@ -1,6 +1,10 @@
 /*
  * The first bytes on a connection. The dialler's hello has its UUID, the UUID of the member it
  * dials, and the job's link token; the acceptor's answer is a verdict. README.md has the tables.
+ *
+ * Both have the wire version (frame.h) at a place that is the same in all versions, and so are the
+ * sizes. So a peer of another version is refused, and each of the two names both versions: the
+ * acceptor in its log, the dialler in the reason for which the link is lost.
  */
 #ifndef MUSTER_WORKER_FABRIC_WIRE_HELLO_H
 #define MUSTER_WORKER_FABRIC_WIRE_HELLO_H
@@ -44,12 +48,17 @@ void muster_hello_encode(const struct muster_hello *hello,
 /* False if a hello does not begin with these bytes. */
 bool muster_hello_begins(const unsigned char *bytes, size_t size);
 
-/* MUSTER_INVALID: not a hello. MUSTER_FATAL: a hello of another version, which is to be answered.
- */
+/* Of the peer. MUSTER_FATAL: not this member's; the text names both. */
+MUSTER_CHECKED muster_status muster_wire_version_check(uint64_t version);
+
+/* MUSTER_INVALID: not a hello. MUSTER_FATAL: a hello of another version, which is to be answered;
+ * the text names both versions. */
 MUSTER_CHECKED muster_status muster_hello_decode(const unsigned char bytes[MUSTER_HELLO_SIZE],
                                                  struct muster_hello *ret_hello);
 
 void muster_answer_encode(enum muster_verdict verdict, unsigned char ret_bytes[MUSTER_ANSWER_SIZE]);
+/* MUSTER_INVALID: not an answer. MUSTER_FATAL: the answer of a peer of another version, which
+ * refuses this member whatever its verdict is called; the text names both versions. */
 MUSTER_CHECKED muster_status muster_answer_decode(const unsigned char bytes[MUSTER_ANSWER_SIZE],
                                                   enum muster_verdict *ret_verdict);
 /* Whether a plain answer begins with this byte; TLS begins with another one. */

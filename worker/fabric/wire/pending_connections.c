@@ -184,6 +184,15 @@ static void check_hello(struct muster_pending_connection *pending)
     }
 }
 
+/* The text of the error names both versions; answering may replace it. */
+static void refuse_version(struct muster_pending_connection *pending)
+{
+    char why[MUSTER_REASON_SIZE];
+    (void)snprintf(why, sizeof why, "%s", muster_last_error());
+    (void)pending->pending_list->ops->connection.answer(pending, MUSTER_REFUSED_VERSION);
+    muster_pending_refuse_because(pending, MUSTER_REJECTED_VERSION, why);
+}
+
 void muster_pending_check_hello(struct muster_pending_connection *pending,
                                 const unsigned char bytes[MUSTER_HELLO_SIZE])
 {
@@ -192,7 +201,7 @@ void muster_pending_check_hello(struct muster_pending_connection *pending,
         check_hello(pending);
         break;
     case MUSTER_FATAL:
-        muster_pending_refuse_with(pending, MUSTER_REFUSED_VERSION, MUSTER_REJECTED_VERSION);
+        refuse_version(pending);
         break;
     default:
         muster_pending_refuse(pending, MUSTER_REJECTED_GARBAGE);
