@@ -56,7 +56,7 @@ extern const struct muster_generator muster_reduce_scatter_pat_generator;
 extern const struct muster_generator muster_reduce_scatter_ring_generator;
 extern const struct muster_generator muster_ring_chunked_generator;
 extern const struct muster_generator muster_ring_generator;
-extern const struct muster_generator muster_ring_two_phase_generator;
+extern const struct muster_generator muster_ring_whole_generator;
 extern const struct muster_generator muster_scatter_binomial_generator;
 extern const struct muster_generator muster_scatter_hierarchical_generator;
 extern const struct muster_generator muster_scatter_linear_generator;
@@ -68,17 +68,17 @@ extern const struct muster_generator muster_swing_generator;
     .fits = muster_hierarchical_fits, .generator = &muster_##name##_generator
 
 const struct muster_algorithm muster_algorithms[] = {
-    {.name = "ring_two_phase",
+    {.name = "ring",
      .what = "reduce-scatter and allgather around a ring (Patarasuk, Yuan 2009)",
      .best_for = "large calls",
      .collective = MUSTER_ALLREDUCE,
-     ANYWHERE(ring_two_phase)},
-    {.name = "ring",
+     ANYWHERE(ring)},
+    {.name = "ring_whole",
      .what = "whole buffers around a ring in P-1 steps (Gloo's allreduce_ring)",
      .best_for = "small calls on 3 ranks",
      .collective = MUSTER_ALLREDUCE,
      .reproducible = true,
-     ANYWHERE(ring)},
+     ANYWHERE(ring_whole)},
     {.name = "ring_chunked",
      .what = "two rings of half the data in two lanes, so that reducing and sending overlap",
      .best_for = "large calls: reductions overlap with sends",
@@ -129,12 +129,12 @@ const struct muster_algorithm muster_algorithms[] = {
      .variants = &muster_hierarchy_variants,
      BETWEEN_HOSTS(hierarchical)},
     {.name = "hierarchical_ring",
-     .what = "hierarchical(cross=ring_two_phase)",
+     .what = "hierarchical(cross=ring)",
      .rounds_text = "2(L-1) + 2(H-1)",
      .elements_text = "2n(L-1)/L + 2(n/L)(H-1)/H",
      .best_for = "slow networks, large calls",
      .collective = MUSTER_ALLREDUCE,
-     .variant = MUSTER_HIERARCHY(0, MUSTER_EXCHANGE_RING_TWO_PHASE, 0, 0, 0),
+     .variant = MUSTER_HIERARCHY(0, MUSTER_EXCHANGE_RING, 0, 0, 0),
      BETWEEN_HOSTS(hierarchical)},
     {.name = "hierarchical_leaders",
      .what = "hierarchical(local=binomial,cross=recursive_doubling,leaders=1)",
@@ -440,22 +440,20 @@ const struct muster_algorithm muster_algorithms[] = {
      .collective = MUSTER_BROADCAST,
      ANYWHERE(broadcast_scatter_doubling)},
     {.name = "hierarchical_pipelined",
-     .what = "hierarchical(cross=ring_two_phase,pieces=16)",
+     .what = "hierarchical(cross=ring,pieces=16)",
      .rounds_text = "8(L+H-2), four lanes",
      .elements_text = "2n(L-1)/L + 2(n/L)(H-1)/H",
      .best_for = "slow networks, middle and large calls",
      .collective = MUSTER_ALLREDUCE,
-     .variant =
-         MUSTER_HIERARCHY(0, MUSTER_EXCHANGE_RING_TWO_PHASE, 0, 0, 0) | MUSTER_HIERARCHY_PIECES(4),
+     .variant = MUSTER_HIERARCHY(0, MUSTER_EXCHANGE_RING, 0, 0, 0) | MUSTER_HIERARCHY_PIECES(4),
      BETWEEN_HOSTS(hierarchical)},
     {.name = "hierarchical_pipelined_64",
-     .what = "hierarchical(cross=ring_two_phase,pieces=64)",
+     .what = "hierarchical(cross=ring,pieces=64)",
      .rounds_text = "32(L+H-2), four lanes",
      .elements_text = "2n(L-1)/L + 2(n/L)(H-1)/H",
      .best_for = "slow networks, large calls",
      .collective = MUSTER_ALLREDUCE,
-     .variant =
-         MUSTER_HIERARCHY(0, MUSTER_EXCHANGE_RING_TWO_PHASE, 0, 0, 0) | MUSTER_HIERARCHY_PIECES(6),
+     .variant = MUSTER_HIERARCHY(0, MUSTER_EXCHANGE_RING, 0, 0, 0) | MUSTER_HIERARCHY_PIECES(6),
      BETWEEN_HOSTS(hierarchical)},
     {.name = "hierarchical",
      .what = "through the first rank of each host, one message for all of its ranks (Traeff 2004)",

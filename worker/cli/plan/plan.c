@@ -44,7 +44,7 @@ static const char doc[] =
     "\n"
     "Examples:\n"
     "  muster plan allreduce --ranks 8 --hosts 2 --algorithm hierarchical\n"
-    "  muster plan allreduce --ranks 8 --algorithm ring_two_phase --svg ring.svg\n"
+    "  muster plan allreduce --ranks 8 --algorithm ring --svg ring.svg\n"
     "  muster plan broadcast --ranks 5 --root 2 --rank 4\n"
     "  muster plan allreduce --hosts 3,1,4 --check\n"
     "  muster plan allreduce --ranks 16 --hosts 4 --table\n"
