@@ -53,6 +53,8 @@ grep -qE '^\{"figures":\{"core":.*"host":\{"latency_us":' "$folder/json" || fail
 "$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --figures >"$folder/out"
 grep -qE '^host +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$folder/out" || fail "figures: $(cat "$folder/out")"
 check_json allreduce inproc 2 1 64 --bytes 64 --algorithm ring
+check_json allreduce inproc 2 1 64 --bytes 64 --algorithm allreduce_ring
+grep -q '"algorithm":"ring_whole"' "$folder/json" || fail "Gloo's name: $(cat "$folder/json")"
 
 # Ranges of sizes, and several algorithms: one object for each size and algorithm.
 "$muster" bench allreduce -n 2 --hosts 2 --transport inproc --bytes 4..1K,4M..8M:2 --iterations 9 --json \

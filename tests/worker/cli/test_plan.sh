@@ -46,6 +46,10 @@ expect 0 'proven: alltoallv .*, 3 elements in blocks, ' alltoallv --ranks 2 --bl
 expect 0 'proven: .*, in place, ' allreduce --ranks 2 --in-place --check
 expect 0 'Exit status: 0 done' --help
 expect 0 '^allreduce  *ring_chunked  *two rings' --list
+expect 0 "^allreduce  *ring  *.*; also: NCCL's Ring, RING\$" --list
+expect 0 "^allreduce  *ring_whole  *.*; also: Gloo's allreduce_ring\$" --list
+expect 0 '"name": *"allreduce_ring"' --list --json
+expect 0 'proven: allreduce ring_chunked, ' allreduce --ranks 4 --algorithm allreduce_ring_chunked --check
 expect 0 '^| allreduce | `ring` | 2(P-1) |' --formulas
 
 # The drawing: which rank sends which chunk to which rank, and the result.
@@ -93,6 +97,8 @@ done < <("$muster" plan --list)
 
 refuse 'needs at least 2 hosts' allreduce --ranks 4 --algorithm hierarchical
 refuse 'allreduce has no algorithm "tree"; it has ring' allreduce --ranks 4 --algorithm tree
+refuse 'allreduce has no algorithm "broadcast_one_to_all"; it has ring' \
+    allreduce --ranks 4 --algorithm broadcast_one_to_all
 refuse 'no collective is called "all_reduce"' all_reduce --ranks 4
 refuse 'a collective is missing' --ranks 4
 refuse 'the number of ranks is missing' allreduce

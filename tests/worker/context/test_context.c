@@ -506,6 +506,8 @@ static void a_named_algorithm_is_used_where_it_can_be(void **state)
     assert_string_equal(chosen(&group, &request), "ring_chunked");
     request.algorithm = "ring"; /* the call's name overrides the context's */
     assert_string_equal(chosen(&group, &request), "ring");
+    request.algorithm = "allreduce_ring"; /* Gloo's name */
+    assert_string_equal(chosen(&group, &request), "ring_whole");
     request.algorithm = NULL;
     request.collective = MUSTER_BARRIER; /* no barrier has this name */
     assert_string_not_equal(chosen(&group, &request), "ring_chunked");

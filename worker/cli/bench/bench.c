@@ -78,9 +78,9 @@ static const struct argp_option argp_options[] = {
      "factor 2 (default 4,1K,16K,256K,1M,16M)",
      0},
     {"algorithm", KEY_ALGORITHM, "NAME[,NAME...]", 0,
-     "A name that `muster plan --list' prints; \"tuned\" (default): what the first calls of a job "
-     "find to be the fastest; \"chosen\": the lowest predicted time; \"all\": all that fit. "
-     "Several algorithms are measured in turns",
+     "A name or alias that `muster plan --list' prints; \"tuned\" (default): what the first calls "
+     "of a job find to be the fastest; \"chosen\": the lowest predicted time; \"all\": all that "
+     "fit. Several algorithms are measured in turns",
      0},
     {"type", KEY_TYPE, "NAME", 0,
      "float32 (default), float64, float16, bfloat16, int8 to int64, uint8 to uint64 or bool", 0},
