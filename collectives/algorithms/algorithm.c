@@ -58,6 +58,12 @@ void muster_algorithm_formula(size_t algorithm, const struct muster_plan *plan,
     row_of(algorithm)->generator->formula(&varied, ret_formula);
 }
 
+struct muster_shape muster_algorithm_shape(size_t algorithm, const struct muster_plan *plan)
+{
+    const struct muster_plan varied = vary(algorithm, plan);
+    return muster_plan_shape(&varied);
+}
+
 /* Names --------------------------------------------------------------------------------------- */
 
 void muster_algorithm_print(size_t algorithm, char *ret_name, size_t size)

@@ -124,6 +124,9 @@ bool muster_algorithm_fits(size_t algorithm, const struct muster_plan *plan, cha
 void muster_algorithm_formula(size_t algorithm, const struct muster_plan *plan,
                               struct muster_formula *ret_formula);
 
+/* The shape of the plan's call, if this algorithm carries it out. */
+struct muster_shape muster_algorithm_shape(size_t algorithm, const struct muster_plan *plan);
+
 /* MUSTER_INVALID: muster_schedule_generate() would refuse the plan. */
 MUSTER_CHECKED muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan);
 

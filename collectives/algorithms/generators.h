@@ -14,6 +14,11 @@
 
 struct muster_step_totals; /* level.h */
 
+/* variant.c: a variant that is one number; parses "base=8". MUSTER_INVALID: another key, or out of
+ * range. */
+MUSTER_CHECKED muster_status muster_variant_parse(const char *text, const char *key, uint32_t least,
+                                                  uint32_t most, uint32_t *ret_number);
+
 /* ring.c: an allreduce of the span, from `source` (INPUT or OUTPUT) to OUTPUT; and what the member
  * number `index` sends, and in how many rounds. */
 void muster_ring_part(struct muster_builder *builder, const struct muster_group *group,
@@ -100,6 +105,10 @@ bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, siz
 /* bcube.c */
 bool muster_bcube_fits(const struct muster_plan *plan, char *ret_why, size_t size);
 extern const struct muster_variants muster_bcube_variants;
+
+/* pairwise_exchange.c: a plan's variant is its number of steps; 0 stands for as many as can be. */
+bool muster_pairwise_exchange_fits(const struct muster_plan *plan, char *ret_why, size_t size);
+extern const struct muster_variants muster_pairwise_exchange_variants;
 
 /* formula.c: estimates of the critical path (algorithm.h), for large jobs only. */
 

@@ -54,6 +54,9 @@ grep -qE '^\{"figures":\{"core":.*"host":\{"latency_us":' "$folder/json" || fail
 grep -qE '^host +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$folder/out" || fail "figures: $(cat "$folder/out")"
 check_json allreduce inproc 2 1 64 --bytes 64 --algorithm ring
 check_json allreduce inproc 2 1 64 --bytes 64 --algorithm allreduce_ring
+"$muster" bench pairwise_exchange -n 5 --transport inproc --bytes 1K --iterations 2 --json \
+    --algorithm 'pairwise_exchange(steps=1),chosen' >"$folder/pairs" 2>"$folder/errors" || fail "$(cat "$folder/errors")"
+grep -q '"algorithm":"pairwise_exchange(steps=1)"' "$folder/pairs" || fail "steps: $(cat "$folder/pairs")"
 grep -q '"algorithm":"ring_whole"' "$folder/json" || fail "Gloo's name: $(cat "$folder/json")"
 
 # Ranges of sizes, and several algorithms: one object for each size and algorithm.

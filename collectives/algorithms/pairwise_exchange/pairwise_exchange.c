@@ -1,60 +1,65 @@
 /*
- * Pairwise exchange: the buffer is cut into P parts, and in step p partners swap part p: rank r
- * with rank p - r modulo P. Every rank exchanges with every other one once, one at a time, and with
- * itself. It is for measuring the links between all pairs.
+ * Pairwise exchange: the buffer is cut into C parts, and in step k every rank swaps part k with the
+ * rank whose number differs in bit k. For measuring links: all ranks send and receive at the same
+ * time, near pairs first. C is the parameter `steps`, from 1 to log2 P rounded down, which is the
+ * default.
  *
- * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.3: the pairs of an
- * all-to-all; those of a round-robin tournament, so that P may be any number.
+ * Source: Gloo's pairwise_exchange, where C is called destinations. With P not a power of two, some
+ * ranks have no partner in some steps: Gloo fails there, here they keep that part.
  *
- * Four ranks; in brackets the ranks whose own part it is:
+ * Four ranks, two steps:
  *
- *   part 0    1 <-> 3, (0), (2)
- *   part 1    0 <-> 1, 2 <-> 3
- *   part 2    0 <-> 2, (1), (3)
- *   part 3    0 <-> 3, 1 <-> 2
+ *   part 0    0 <-> 1, 2 <-> 3
+ *   part 1    0 <-> 2, 1 <-> 3
  *
- * In place, a part is sent from where it is received, so all parts are copied to scratch first.
+ * In place, a part is sent from where it is received, so all parts that are sent are copied to
+ * scratch first.
  */
 #include "collectives/algorithms/generators.h"
 
-/* The part that a rank exchanges with itself. With an even number of ranks, two ranks have the same
- * one. */
-static uint64_t own_part(const struct muster_plan *plan, uint32_t rank)
-{
-    return 2 * (uint64_t)rank % plan->topology->ranks;
-}
+#include <inttypes.h>
+#include <stdio.h>
 
-static struct muster_span part_of(const struct muster_plan *plan, uint64_t part)
+static struct muster_span part_of(const struct muster_shape *shape, uint32_t part)
 {
-    return muster_span_part((struct muster_span){.count = plan->count}, plan->topology->ranks,
+    return muster_span_part((struct muster_span){.count = shape->count}, muster_shape_steps(shape),
                             part);
 }
 
-/* Copies all parts but the rank's own to the same places in scratch. */
-static void save(const struct muster_plan *plan, struct muster_builder *builder)
+/* Copies the parts that are sent to the same places in scratch. */
+static void save(const struct muster_shape *shape, struct muster_builder *builder)
 {
-    struct muster_span own = part_of(plan, own_part(plan, plan->rank));
-    uint64_t end = own.offset + own.count;
-    struct muster_span before = {.count = own.offset};
-    struct muster_span after = {.offset = end, .count = plan->count - end};
-    (void)muster_builder_reserve(builder, plan->count); /* the only scratch, so it begins at 0 */
-    muster_builder_copy(builder, MUSTER_INPUT, before, MUSTER_SCRATCH, before.offset);
-    muster_builder_copy(builder, MUSTER_INPUT, after, MUSTER_SCRATCH, after.offset);
+    (void)muster_builder_reserve(builder, shape->count); /* the only scratch, so it begins at 0 */
+    for (uint32_t part = 0; part < muster_shape_steps(shape); part++) {
+        struct muster_span span = part_of(shape, part);
+        if (muster_shape_partner(shape, part) != shape->rank) {
+            muster_builder_copy(builder, MUSTER_INPUT, span, MUSTER_SCRATCH, span.offset);
+        }
+    }
     muster_builder_next_round(builder);
+}
+
+static void keep(const struct muster_shape *shape, struct muster_builder *builder)
+{
+    for (uint32_t part = 0; part < muster_shape_steps(shape); part++) {
+        struct muster_span span = part_of(shape, part);
+        if (muster_shape_partner(shape, part) == shape->rank) {
+            muster_builder_copy(builder, MUSTER_INPUT, span, MUSTER_OUTPUT, span.offset);
+        }
+    }
 }
 
 static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_shape shape = muster_plan_shape(plan);
-    struct muster_span own = part_of(plan, own_part(plan, plan->rank));
-    if (plan->in_place) {
-        save(plan, builder);
-    } else {
-        muster_builder_copy(builder, MUSTER_INPUT, own, MUSTER_OUTPUT, own.offset);
+    if (plan->in_place && shape.ranks > 1) {
+        save(&shape, builder);
+    } else if (!plan->in_place) {
+        keep(&shape, builder);
     }
-    for (uint32_t part = 0; part < shape.ranks; part++) {
+    for (uint32_t part = 0; part < muster_shape_steps(&shape); part++) {
         uint32_t partner = muster_shape_partner(&shape, part);
-        struct muster_span span = part_of(plan, part);
+        struct muster_span span = part_of(&shape, part);
         if (partner != plan->rank) {
             muster_builder_send(builder, partner, plan->in_place ? MUSTER_SCRATCH : MUSTER_INPUT,
                                 span);
@@ -65,22 +70,54 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     return MUSTER_OK;
 }
 
-/* The busiest rank is the last of those with the smallest own part. */
+/* Rank 0 has a partner in every step. */
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
-    uint32_t ranks = plan->topology->ranks;
-    uint64_t last = own_part(plan, ranks % 2 == 0 ? ranks / 2 - 1 : ranks / 2);
-    uint64_t elements = plan->count - part_of(plan, last).count;
-    uint32_t saves = plan->in_place && elements > 0 ? 1 : 0;
-    uint32_t copies = !plan->in_place && ranks == 1 && plan->count > 0 ? 1 : 0;
+    const struct muster_shape shape = muster_plan_shape(plan);
+    bool copies = plan->count > 0 && (shape.ranks == 1) != plan->in_place;
+    if (shape.ranks == 1) {
+        *ret_formula = (struct muster_formula){.rounds = copies ? 1 : 0};
+        return;
+    }
+    uint32_t steps = muster_shape_steps(&shape);
     *ret_formula =
-        (struct muster_formula){.rounds = ranks - 1 + saves + copies, .elements = elements};
-    muster_formula_exchange(plan->topology, elements, ret_formula);
+        (struct muster_formula){.rounds = steps + (copies ? 1 : 0), .elements = plan->count};
+    for (uint32_t part = 0; part < steps; part++) {
+        muster_formula_add(ret_formula, plan->topology, UINT64_C(2) << part, 1,
+                           part_of(&shape, part).count);
+    }
 }
 
+bool muster_pairwise_exchange_fits(const struct muster_plan *plan, char *ret_why, size_t size)
+{
+    uint32_t most = muster_pairwise_steps_max(plan->topology->ranks);
+    if (plan->variant <= most) {
+        return true;
+    }
+    (void)snprintf(ret_why, size, "on %" PRIu32 " ranks its steps must be from 1 to %" PRIu32,
+                   plan->topology->ranks, most);
+    return false;
+}
+
+/* Variants: the number of "steps=2" is 2. */
+
+enum { STEPS_MAX = 31 };
+
+static muster_status parse(const char *text, uint32_t *ret_variant)
+{
+    return muster_variant_parse(text, "steps", 1, STEPS_MAX, ret_variant);
+}
+
+static void print(uint32_t variant, char *ret_text, size_t size)
+{
+    (void)snprintf(ret_text, size, "steps=%" PRIu32, variant);
+}
+
+const struct muster_variants muster_pairwise_exchange_variants = {.parse = parse, .print = print};
+
 const struct muster_generator muster_pairwise_exchange_generator = {
-    .rounds_text = "P-1; in place P",
-    .elements_text = "n(P-1)/P",
+    .rounds_text = "C; in place C + 1",
+    .elements_text = "n",
     .generate = generate,
     .formula = find_formula,
 };

@@ -36,6 +36,7 @@ static const struct {
     {MUSTER_BROADCAST, "RING", "pipelined"},
     {MUSTER_BARRIER, "barrier_all_to_all", "all_to_all"},
     {MUSTER_BARRIER, "barrier_all_to_one", "all_to_one"},
+    {MUSTER_PAIRWISE_EXCHANGE, "pairwise_exchange", "pairwise_exchange"},
 };
 enum { EXPECTED = sizeof expected / sizeof expected[0] };
 

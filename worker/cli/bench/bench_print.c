@@ -24,6 +24,7 @@ static double bus_factor(const struct muster_bench_options *options)
         return 2 * (ranks - 1) / ranks;
     case MUSTER_BROADCAST:
     case MUSTER_REDUCE:
+    case MUSTER_PAIRWISE_EXCHANGE:
     case MUSTER_BARRIER:
         return 1;
     default:

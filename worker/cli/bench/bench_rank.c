@@ -327,16 +327,18 @@ static void record_memory(struct rank_run *run, const struct muster_request *req
     }
 }
 
-/* A barrier before each call with a root, because some ranks could run ahead of the others and
- * their times would mean nothing. The other collectives end on no rank before they have started on
- * all: one barrier at the beginning is enough. */
+/* A barrier before each call in which some ranks could run ahead of the others, so that their times
+ * would mean nothing: with a root, and where ranks exchange with few others. The other collectives
+ * end on no rank before they have started on all: one barrier at the beginning is enough. */
 static muster_status measure_calls(struct rank_run *run, struct muster_request *request,
                                    double *times_us, uint32_t count)
 {
     struct muster_request barrier = {.collective = MUSTER_BARRIER};
+    bool apart = muster_collective_has_root(request->collective) ||
+                 request->collective == MUSTER_PAIRWISE_EXCHANGE;
     double us;
     for (uint32_t i = 0; i < count; i++) {
-        if (i == 0 || muster_collective_has_root(request->collective)) {
+        if (i == 0 || apart) {
             TRY(call(run, &barrier, &us));
         }
         TRY(call(run, request, &times_us[i]));
