@@ -170,9 +170,9 @@ typedef struct muster_options {
      * muster_call_options. Newcomers of a host are also ranked by it. Default: 0. */
     uint32_t order;
     /* MUSTER_ALGORITHM: the algorithm of all collectives that have one of this name and that it
-     * fits
-     * ("ring"), or of single collectives ("allreduce=ring,broadcast=binomial"). The same on all
-     * members. Default: chosen by predicted cost, then by measured time (see `tune`). */
+     * fits ("ring"), or of single collectives ("allreduce=ring,broadcast=binomial"). Names, and
+     * Gloo's and NCCL's for the same algorithms: `muster plan --list`. The same on all members.
+     * Default: chosen by predicted cost, then by measured time (see `tune`). */
     const char *algorithm;
     /* MUSTER_JOIN_TIMEOUT_MS: how long joining may take. Default: 60,000. */
     uint32_t join_timeout_ms;

@@ -58,6 +58,12 @@ void muster_algorithm_formula(size_t algorithm, const struct muster_plan *plan,
     row_of(algorithm)->generator->formula(&varied, ret_formula);
 }
 
+struct muster_shape muster_algorithm_shape(size_t algorithm, const struct muster_plan *plan)
+{
+    const struct muster_plan varied = vary(algorithm, plan);
+    return muster_plan_shape(&varied);
+}
+
 /* Names --------------------------------------------------------------------------------------- */
 
 void muster_algorithm_print(size_t algorithm, char *ret_name, size_t size)
@@ -90,10 +96,31 @@ static void list_names(enum muster_collective collective, const struct muster_pl
     }
 }
 
-/* `name` begins with the row's name, which is `length` long. */
-static bool is_named(const struct muster_algorithm *row, const char *name, size_t length)
+static bool begins_with_word(const char *text, size_t length, const char *word)
 {
-    return strlen(row->name) == length && strncmp(row->name, name, length) == 0;
+    return strlen(word) == length && strncmp(word, text, length) == 0;
+}
+
+bool muster_algorithm_is_named(const struct muster_algorithm *row, const char *name)
+{
+    size_t length = strcspn(name, "(");
+    bool found = begins_with_word(name, length, row->name);
+    for (size_t i = 0; !found && i < MUSTER_ALIASES_MAX && row->aliases[i].name != NULL; i++) {
+        found = begins_with_word(name, length, row->aliases[i].name);
+    }
+    return found;
+}
+
+void muster_algorithm_print_aliases(const struct muster_algorithm *row, char *ret_text, size_t size)
+{
+    size_t used = 0;
+    ret_text[0] = '\0';
+    for (size_t i = 0; i < MUSTER_ALIASES_MAX && row->aliases[i].name != NULL && used < size; i++) {
+        const struct muster_alias *alias = &row->aliases[i];
+        bool same = i > 0 && strcmp(row->aliases[i - 1].library, alias->library) == 0;
+        used += (size_t)snprintf(ret_text + used, size - used, "%s%s%s%s", i == 0 ? "" : ", ",
+                                 same ? "" : alias->library, same ? "" : "'s ", alias->name);
+    }
 }
 
 /* text is "(local=ring,cross=swing)". */
@@ -121,7 +148,7 @@ muster_status muster_algorithm_find(enum muster_collective collective, const cha
     size_t length = strcspn(name, "(");
     for (size_t i = 0; i < muster_algorithm_count; i++) {
         const struct muster_algorithm *row = &muster_algorithms[i];
-        if (row->collective != collective || !is_named(row, name, length)) {
+        if (row->collective != collective || !muster_algorithm_is_named(row, name)) {
             continue;
         }
         uint32_t variant = 0;

@@ -56,11 +56,20 @@ struct muster_generator {
     void (*formula)(const struct muster_plan *plan, struct muster_formula *ret_formula);
 };
 
+/* What another library calls an algorithm. */
+struct muster_alias {
+    const char *library;
+    const char *name; /* as the library spells it, also in upper case */
+};
+
+enum { MUSTER_ALIASES_MAX = 3 }; /* of one algorithm */
+
 struct muster_algorithm {
     const char *name;     /* lower case with underscores; `muster plan --list` prints it */
     const char *what;     /* one line with its source */
     const char *best_for; /* when to use it */
     enum muster_collective collective;
+    struct muster_alias aliases[MUSTER_ALIASES_MAX]; /* those behind the last have no name */
     /* Reduces along the tree of the plan's reduction order (terms.h), or, without one, along that
      * of the ranks. The tests prove it. */
     bool reproducible;
@@ -89,12 +98,20 @@ enum { MUSTER_ALGORITHM_ROWS_MAX = 256, MUSTER_ALGORITHM_NAME_SIZE = 160 };
 /* True if the algorithm's row has .memory; false if there is no algorithm of this number. */
 bool muster_algorithm_uses_memory(size_t algorithm);
 
-/* The number of the algorithm of this name, with or without a variant in brackets. MUSTER_INVALID
- * lists the known names. */
+/* True if the name, up to a bracket, is the row's or one of its aliases. */
+bool muster_algorithm_is_named(const struct muster_algorithm *row, const char *name);
+
+/* "Gloo's allgather_ring, NCCL's Ring, RING"; empty if the row has no aliases. */
+void muster_algorithm_print_aliases(const struct muster_algorithm *row, char *ret_text,
+                                    size_t size);
+
+/* The number of the algorithm of this name or alias, with or without a variant in brackets.
+ * MUSTER_INVALID lists the known names. */
 MUSTER_CHECKED muster_status muster_algorithm_find(enum muster_collective collective,
                                                    const char *name, size_t *ret_algorithm);
 
-/* The name by which muster_algorithm_find() finds it; "unknown" if there is no such number. */
+/* The name, not an alias, by which muster_algorithm_find() finds it; "unknown" if there is no such
+ * number. */
 void muster_algorithm_print(size_t algorithm, char *ret_name, size_t size);
 
 /* The row's formulas for readers; algorithms/CATALOGUE.md shows them. */
@@ -106,6 +123,9 @@ bool muster_algorithm_fits(size_t algorithm, const struct muster_plan *plan, cha
                            size_t size);
 void muster_algorithm_formula(size_t algorithm, const struct muster_plan *plan,
                               struct muster_formula *ret_formula);
+
+/* The shape of the plan's call, if this algorithm carries it out. */
+struct muster_shape muster_algorithm_shape(size_t algorithm, const struct muster_plan *plan);
 
 /* MUSTER_INVALID: muster_schedule_generate() would refuse the plan. */
 MUSTER_CHECKED muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan);

@@ -14,17 +14,22 @@
 
 struct muster_step_totals; /* level.h */
 
-/* ring_two_phase.c: an allreduce of the span, from `source` (INPUT or OUTPUT) to OUTPUT; and what
- * the member number `index` sends, and in how many rounds. */
-void muster_ring_two_phase_part(struct muster_builder *builder, const struct muster_group *group,
-                                enum muster_buffer source, struct muster_span span);
-uint64_t muster_ring_two_phase_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_ring_two_phase_part_rounds(uint64_t count, uint32_t size, uint32_t index);
+/* variant.c: a variant that is one number; parses "base=8". MUSTER_INVALID: another key, or out of
+ * range. */
+MUSTER_CHECKED muster_status muster_variant_parse(const char *text, const char *key, uint32_t least,
+                                                  uint32_t most, uint32_t *ret_number);
+
+/* ring.c: an allreduce of the span, from `source` (INPUT or OUTPUT) to OUTPUT; and what the member
+ * number `index` sends, and in how many rounds. */
+void muster_ring_part(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span span);
+uint64_t muster_ring_part_elements(uint64_t count, uint32_t size, uint32_t index);
+uint32_t muster_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
 /* One of its 2(size - 1) rounds; the caller begins the next. Backward: to the previous member. */
-void muster_ring_two_phase_round(struct muster_builder *builder, const struct muster_group *group,
-                                 enum muster_buffer source, struct muster_span span, uint32_t round,
-                                 bool backward);
+void muster_ring_round(struct muster_builder *builder, const struct muster_group *group,
+                       enum muster_buffer source, struct muster_span span, uint32_t round,
+                       bool backward);
 
 /* ring_chunked.c: a ring for each half of the span, in the same rounds; opposite: the second ring
  * goes backward. */
@@ -100,6 +105,10 @@ bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, siz
 /* bcube.c */
 bool muster_bcube_fits(const struct muster_plan *plan, char *ret_why, size_t size);
 extern const struct muster_variants muster_bcube_variants;
+
+/* pairwise_exchange.c: a plan's variant is its number of steps; 0 stands for as many as can be. */
+bool muster_pairwise_exchange_fits(const struct muster_plan *plan, char *ret_why, size_t size);
+extern const struct muster_variants muster_pairwise_exchange_variants;
 
 /* formula.c: estimates of the critical path (algorithm.h), for large jobs only. */
 

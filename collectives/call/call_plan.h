@@ -28,7 +28,8 @@ struct muster_plan {
                          its like, from the algorithm's number */
 };
 
-/* The shape of the plan's call. */
+/* The shape of the plan's call. Of a pairwise_exchange it depends on the variant:
+ * muster_algorithm_shape() finds it. */
 struct muster_shape muster_plan_shape(const struct muster_plan *plan);
 
 #endif

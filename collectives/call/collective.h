@@ -22,7 +22,7 @@ enum muster_collective {
     MUSTER_SCATTER = 10,
     MUSTER_ALLTOALL = 11,
     MUSTER_ALLTOALLV = 12,
-    MUSTER_PAIRWISE_EXCHANGE = 13, /* for measuring */
+    MUSTER_PAIRWISE_EXCHANGE = 13, /* its result depends on the algorithm's `steps` */
     MUSTER_COLLECTIVE_END = 14,    /* one more than the last */
 };
 

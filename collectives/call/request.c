@@ -95,12 +95,17 @@ struct muster_shape muster_request_key_shape(const struct muster_request_key *ke
 struct muster_shape muster_request_shape(const struct muster_request *request, uint32_t rank,
                                          uint32_t ranks)
 {
+    size_t algorithm = 0;
+    bool parted =
+        request->collective == MUSTER_PAIRWISE_EXCHANGE && request->algorithm != NULL &&
+        muster_algorithm_find(request->collective, request->algorithm, &algorithm) == MUSTER_OK;
     return (struct muster_shape){
         .collective = request->collective,
         .rank = rank,
         .ranks = ranks,
         .root = muster_collective_has_root(request->collective) ? request->root : 0,
         .count = request->collective != MUSTER_BARRIER ? request->count : 0,
+        .steps = parted ? (uint32_t)(algorithm / MUSTER_ALGORITHM_ROWS_MAX) : 0,
     };
 }
 

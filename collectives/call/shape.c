@@ -171,9 +171,24 @@ int64_t muster_shape_in_place_offset(const struct muster_shape *shape)
     return 0;
 }
 
+uint32_t muster_pairwise_steps_max(uint32_t ranks)
+{
+    uint32_t steps = 1;
+    while (ranks >> steps > 1) {
+        steps++;
+    }
+    return steps;
+}
+
+uint32_t muster_shape_steps(const struct muster_shape *shape)
+{
+    return shape->steps != 0 ? shape->steps : muster_pairwise_steps_max(shape->ranks);
+}
+
 uint32_t muster_shape_partner(const struct muster_shape *shape, uint32_t part)
 {
-    return (part + shape->ranks - shape->rank) % shape->ranks;
+    uint32_t partner = shape->rank ^ UINT32_C(1) << part;
+    return partner < shape->ranks ? partner : shape->rank;
 }
 
 /* Promises ------------------------------------------------------------------------------------- */
@@ -226,8 +241,9 @@ static struct muster_expected expected_block(const struct muster_shape *shapes, 
 static struct muster_expected expected_part(const struct muster_shape *shape, uint64_t element)
 {
     const struct muster_span whole = {.count = shape->count};
-    uint32_t part = (uint32_t)muster_span_part_with(whole, shape->ranks, element);
-    struct muster_span span = muster_span_part(whole, shape->ranks, part);
+    uint32_t parts = muster_shape_steps(shape);
+    uint32_t part = (uint32_t)muster_span_part_with(whole, parts, element);
+    struct muster_span span = muster_span_part(whole, parts, part);
     return (struct muster_expected){.rank = muster_shape_partner(shape, part),
                                     .origin = element,
                                     .count = span.offset + span.count - element};

@@ -18,7 +18,8 @@
  *   broadcast           count                     count
  *   alltoall(v)         blocks (input_bounds),    blocks (output_bounds),
  *                       block i goes to rank i    block i comes from rank i
- *   pairwise_exchange   count                     count: see muster_shape_partner()
+ *   pairwise_exchange   count                     count: part k from the rank whose
+ *                                                 number differs in bit k
  *   barrier             nothing                   nothing
  */
 #ifndef MUSTER_COLLECTIVES_CALL_SHAPE_H
@@ -41,6 +42,9 @@ struct muster_shape {
     /* [ranks] Of a reproducible sum: the ranks in the order in which their inputs are reduced,
      * whatever their hosts and ranks are; along one tree (terms.h). Borrowed. NULL: any order. */
     const uint32_t *reduction_order;
+    /* Of a pairwise_exchange: into how many parts the data are cut. 0: muster_pairwise_steps_max().
+     */
+    uint32_t steps;
 };
 
 /* MUSTER_INVALID: rank or root out of range; bounds that decrease, that are missing, or that the
@@ -58,8 +62,12 @@ struct muster_span muster_shape_output_block(const struct muster_shape *shape, u
 /* In an in-place call: the offset of INPUT from OUTPUT, in elements. */
 int64_t muster_shape_in_place_offset(const struct muster_shape *shape);
 
-/* The partner with whom a rank exchanges part number `part` (below `ranks`) of a pairwise_exchange,
- * whose buffers are cut into `ranks` parts (muster_span_part()): each rank once, also itself. */
+/* A pairwise_exchange cuts the data into parts (muster_span_part()), and exchanges one in a step.
+ * The number of steps, at least 1; the most that so many ranks can have, log2 rounded down; and the
+ * partner for part number `part`: the rank whose number differs in that bit, or the rank itself if
+ * there is none. */
+uint32_t muster_shape_steps(const struct muster_shape *shape);
+uint32_t muster_pairwise_steps_max(uint32_t ranks);
 uint32_t muster_shape_partner(const struct muster_shape *shape, uint32_t part);
 
 /* What an element of OUTPUT must be: element `origin` of one rank's INPUT, or of all ranks'

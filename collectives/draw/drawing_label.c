@@ -73,9 +73,10 @@ static struct pair pair_of(const struct muster_drawing *drawing, uint64_t chunk)
     uint64_t origin = drawing->cuts[chunk] % drawing->stride;
     struct muster_span whole = {.count = shapes[pair.from].count};
     bool parts = shapes[0].collective == MUSTER_PAIRWISE_EXCHANGE;
+    uint32_t count = parts ? muster_shape_steps(&shapes[0]) : drawing->ranks;
     uint32_t part = 0;
-    for (; part < drawing->ranks - 1; part++) {
-        struct muster_span span = parts ? muster_span_part(whole, drawing->ranks, part)
+    for (; part < count - 1; part++) {
+        struct muster_span span = parts ? muster_span_part(whole, count, part)
                                         : muster_shape_input_block(&shapes[pair.from], part);
         if (origin < span.offset + span.count) {
             break;

@@ -33,16 +33,16 @@ static void set(struct muster_algorithm_override *override, enum muster_collecti
     override->by_collective[collective].algorithm = (uint32_t)algorithm;
 }
 
-/* A name without a collective: sets it for every collective that has an algorithm of this name. */
+/* A name without a collective: sets it for every collective that has an algorithm of this name or
+ * alias. */
 static muster_status set_everywhere(const char *name, struct muster_algorithm_override *override)
 {
-    size_t length = strcspn(name, "(");
     bool known = false;
     bool was_set = false;
     for (size_t i = 0; i < muster_algorithm_count; i++) {
         const struct muster_algorithm *row = &muster_algorithms[i];
         size_t algorithm;
-        if (strlen(row->name) != length || strncmp(row->name, name, length) != 0) {
+        if (!muster_algorithm_is_named(row, name)) {
             continue;
         }
         known = true;

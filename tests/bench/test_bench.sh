@@ -20,7 +20,7 @@ check_json() {
     "$muster" bench "$collective" -n "$ranks" --hosts "$hosts" --transport "$transport" \
         --iterations 3 --json "$@" >"$folder/json" 2>"$folder/errors" || fail "$(cat "$folder/errors")"
     for size in ${bytes//,/ }; do
-        grep -qE "^\{\"collective\":\"$collective\",\"algorithm\":\"[a-z_]+\",\"transport\":\"$transport\",\"ranks\":$ranks,\"hosts\":$hosts,\"shape\":null,\"bytes\":$size,\"iterations\":3,\"p50_us\":$number,\"p99_us\":$number,\"min_us\":$number,\"algbw_GBps\":$number,\"busbw_GBps\":$number,\"predicted_us\":$number,\"memory_bytes\":$memory\}$" "$folder/json" ||
+        grep -qE "^\{\"collective\":\"$collective\",\"algorithm\":\"[a-z_]+\",\"transport\":\"$transport\",\"ranks\":$ranks,\"hosts\":$hosts,\"shape\":null,\"bytes\":$size,\"iterations\":3,\"p50_us\":$number,\"p99_us\":$number,\"min_us\":$number,\"max_us\":$number,\"first_us\":$number,\"spread\":$number,\"algbw_GBps\":$number,\"busbw_GBps\":$number,\"predicted_us\":$number,\"memory_bytes\":$memory\}$" "$folder/json" ||
             fail "$collective over $transport, $size bytes: $(cat "$folder/json")"
     done
     [ "$(wc -l <"$folder/json")" = "$(wc -w <<<"${bytes//,/ }")" ] || fail "lines: $(cat "$folder/json")"
@@ -52,7 +52,26 @@ grep -qE '^\{"figures":\{"core":.*"host":\{"latency_us":' "$folder/json" || fail
 [ "$(wc -l <"$folder/json")" = 2 ] || fail "lines: $(cat "$folder/json")"
 "$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --figures >"$folder/out"
 grep -qE '^host +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$folder/out" || fail "figures: $(cat "$folder/out")"
-check_json allreduce inproc 2 1 64 --bytes 64 --algorithm ring_two_phase
+check_json allreduce inproc 2 1 64 --bytes 64 --algorithm ring
+check_json allreduce inproc 2 1 64 --bytes 64 --algorithm allreduce_ring
+"$muster" bench pairwise_exchange -n 5 --transport inproc --bytes 1K --iterations 2 --json \
+    --algorithm 'pairwise_exchange(steps=1),chosen' >"$folder/pairs" 2>"$folder/errors" || fail "$(cat "$folder/errors")"
+grep -q '"algorithm":"pairwise_exchange(steps=1)"' "$folder/pairs" || fail "steps: $(cat "$folder/pairs")"
+grep -q '"algorithm":"ring_whole"' "$folder/json" || fail "Gloo's name: $(cat "$folder/json")"
+
+# The figures of a row are in their order, and the first call took time.
+"$muster" bench allreduce -n 2 --transport inproc --bytes 4,64K --iterations 50 --json >"$folder/json"
+python3 - "$folder/json" <<'EOF' || fail "figures of a row: $(cat "$folder/json")"
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert len(rows) == 2
+for row in rows:
+    assert 0 < row["min_us"] <= row["p50_us"] <= row["p99_us"] <= row["max_us"], row
+    assert row["first_us"] > 0 and row["spread"] >= 0, row
+    assert row["spread"] <= (row["max_us"] - row["min_us"]) / row["p50_us"] + 0.01, row
+EOF
+"$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 9 >"$folder/out"
+grep -qE ' max us +first us +spread ' "$folder/out" || fail "columns: $(cat "$folder/out")"
 
 # Ranges of sizes, and several algorithms: one object for each size and algorithm.
 "$muster" bench allreduce -n 2 --hosts 2 --transport inproc --bytes 4..1K,4M..8M:2 --iterations 9 --json \

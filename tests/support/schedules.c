@@ -39,7 +39,7 @@ struct test_job test_job_create(size_t algorithm, const struct muster_plan *plan
     for (uint32_t rank = 0; rank < ranks; rank++) {
         job.plans[rank] = *plan;
         job.plans[rank].rank = rank;
-        job.shapes[rank] = muster_plan_shape(&job.plans[rank]);
+        job.shapes[rank] = muster_algorithm_shape(algorithm, &job.plans[rank]);
         if (uneven || muster_collective_needs_bounds(plan->collective)) {
             job.blocks[rank] = test_blocks_make(&job.shapes[rank]);
             job.plans[rank].input_bounds = job.shapes[rank].input_bounds;

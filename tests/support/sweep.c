@@ -202,8 +202,8 @@ static void run_algorithm(struct walk *walk, size_t algorithm)
 static void run_combinations(struct walk *walk)
 {
     static const char *const exchanges[] = {
-        "pairwise",  "binomial",           "ring_two_phase", "ring",        "bidirectional_ring",
-        "swing",     "recursive_doubling", "bcube",          "double_tree", "halving_doubling",
+        "pairwise",  "binomial",           "ring",  "ring_whole",  "bidirectional_ring",
+        "swing",     "recursive_doubling", "bcube", "double_tree", "halving_doubling",
         "all_to_one"};
     enum { EXCHANGES = sizeof exchanges / sizeof exchanges[0], COMBINATIONS = 2 };
     for (size_t i = 0; i < COMBINATIONS && walk->member->failure[0] == '\0'; i++) {

@@ -32,7 +32,7 @@ static const char doc[] =
     "  bench    measure collectives\n"
     "             muster bench allreduce -n 4 --bytes 1K,1M --transport tcp\n"
     "  plan     draw, check and compare the schedules of a collective\n"
-    "             muster plan allreduce --ranks 8 --algorithm ring_two_phase\n"
+    "             muster plan allreduce --ranks 8 --algorithm ring\n"
     "  timeline show what the members of a job spent their time on\n"
     "             muster timeline /tmp/t.1.0.json\n"
     "\n"

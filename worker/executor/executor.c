@@ -279,7 +279,9 @@ static void prepare_operation(struct muster_operation *operation,
     }
 }
 
-/* Starts the first round of `count` lanes. An operation without messages needs no fabric. */
+/* Starts the first round of `count` lanes. An operation without messages needs no fabric; in a
+ * group of several ranks it fails, too, if the generation is over, or this rank would never know.
+ */
 static muster_status start_lanes(const struct muster_operation *operation,
                                  struct muster_lane_state *lanes, uint32_t count)
 {
@@ -287,6 +289,8 @@ static muster_status start_lanes(const struct muster_operation *operation,
     muster_status status = MUSTER_OK;
     if (operation->peer_count > 0) {
         muster_fabric_begin_posting(fabric);
+    } else if (operation->schedule.ranks > 1 && fabric != NULL) {
+        status = muster_fabric_check(fabric, operation->launch->generation);
     }
     for (uint32_t i = 0; i < count && status == MUSTER_OK; i++) {
         status = start_rounds(&lanes[i]);

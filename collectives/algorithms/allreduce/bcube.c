@@ -29,10 +29,6 @@
 #include "collectives/algorithms/level.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "worker/base/status.h"
 
 enum {
     BASE_DEFAULT = 4,
@@ -321,18 +317,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 
 static muster_status parse(const char *text, uint32_t *ret_variant)
 {
-    static const char key[] = "base=";
-    const char *digits = text + sizeof key - 1;
-    bool named = strncmp(text, key, sizeof key - 1) == 0;
-    char *end = NULL;
-    unsigned long base =
-        named && digits[0] >= '0' && digits[0] <= '9' ? strtoul(digits, &end, 10) : 0;
-    if (base < 2 || base > BASE_MAX || *end != '\0') {
-        return muster_error_set(
-            MUSTER_INVALID, "\"%.64s\": must be base= and a number from 2 to %d", text, BASE_MAX);
-    }
-    *ret_variant = (uint32_t)base;
-    return MUSTER_OK;
+    return muster_variant_parse(text, "base", 2, BASE_MAX, ret_variant);
 }
 
 static void print(uint32_t variant, char *ret_text, size_t size)

@@ -1,8 +1,8 @@
 /*
  * Bidirectional ring allreduce: one half of the data goes around the ring in one direction, the
- * other half in the opposite direction, each as in ring_two_phase.c. Rounds and elements are those
- * of one ring, but every rank sends to both neighbours and receives from both, so that both
- * directions of every link carry data.
+ * other half in the opposite direction, each as in ring.c. Rounds and elements are those of one
+ * ring, but every rank sends to both neighbours and receives from both, so that both directions of
+ * every link carry data.
  *
  * Source: N. Jain, Y. Sabharwal: Optimal bucket algorithms for large MPI collectives on torus
  * interconnects. ICS 2010 (the bucket algorithm along one dimension, in both directions).
@@ -31,15 +31,14 @@ static void allreduce(struct muster_builder *builder, const struct muster_group 
 static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
     struct muster_span whole = {.count = count};
-    return muster_ring_two_phase_part_elements(muster_span_part(whole, DIRECTIONS, 0).count, size,
-                                               index) +
-           muster_ring_two_phase_part_elements(muster_span_part(whole, DIRECTIONS, 1).count, size,
-                                               size - 1 - index);
+    return muster_ring_part_elements(muster_span_part(whole, DIRECTIONS, 0).count, size, index) +
+           muster_ring_part_elements(muster_span_part(whole, DIRECTIONS, 1).count, size,
+                                     size - 1 - index);
 }
 
 static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
-    return muster_ring_two_phase_part_rounds(count, size, index);
+    return muster_ring_part_rounds(count, size, index);
 }
 
 static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
@@ -53,9 +52,9 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     for (uint32_t direction = 0; direction < DIRECTIONS; direction++) {
         muster_builder_set_lane(builder, (uint16_t)direction);
         for (uint32_t round = 0; round < 2 * (all.size - 1); round++) {
-            muster_ring_two_phase_round(builder, &all, MUSTER_INPUT,
-                                        muster_span_part(whole, DIRECTIONS, direction), round,
-                                        direction == 1);
+            muster_ring_round(builder, &all, MUSTER_INPUT,
+                              muster_span_part(whole, DIRECTIONS, direction), round,
+                              direction == 1);
             muster_builder_next_round(builder);
         }
     }

@@ -3,8 +3,7 @@
  * While one lane reduces what it received, the other one keeps the link busy, and a late message
  * delays only half of the work. Rounds and elements are those of one ring.
  *
- * Source: P. Patarasuk, X. Yuan (see ring_two_phase.c), doubly buffered as in Gloo's
- * allreduce_ring_chunked.
+ * Source: P. Patarasuk, X. Yuan (see ring.c), doubly buffered as in Gloo's allreduce_ring_chunked.
  *
  * Four ranks, chunks 0..3 in lane 0 and 4..7 in lane 1; what rank 0 does:
  *
@@ -29,8 +28,8 @@ void muster_ring_halves_part(struct muster_builder *builder, const struct muster
     }
     for (uint32_t round = 0; round < 2 * (group->size - 1); round++) {
         for (uint32_t half = 0; half < 2; half++) {
-            muster_ring_two_phase_round(builder, group, source, muster_span_part(span, 2, half),
-                                        round, opposite && half == 1);
+            muster_ring_round(builder, group, source, muster_span_part(span, 2, half), round,
+                              opposite && half == 1);
         }
         muster_builder_next_round(builder);
     }
@@ -47,15 +46,15 @@ static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
     struct muster_span whole = {.count = count};
     uint64_t elements = 0;
     for (uint32_t lane = 0; lane < LANES; lane++) {
-        elements += muster_ring_two_phase_part_elements(muster_span_part(whole, LANES, lane).count,
-                                                        size, index);
+        elements +=
+            muster_ring_part_elements(muster_span_part(whole, LANES, lane).count, size, index);
     }
     return elements;
 }
 
 static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
-    return muster_ring_two_phase_part_rounds(count, size, index);
+    return muster_ring_part_rounds(count, size, index);
 }
 
 static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
@@ -63,13 +62,12 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     struct muster_group all = muster_group_all(plan);
     struct muster_span whole = {.count = plan->count};
     if (all.size == 1) {
-        muster_ring_two_phase_part(builder, &all, MUSTER_INPUT, whole);
+        muster_ring_part(builder, &all, MUSTER_INPUT, whole);
         return MUSTER_OK;
     }
     for (uint32_t lane = 0; lane < LANES; lane++) {
         muster_builder_set_lane(builder, (uint16_t)lane);
-        muster_ring_two_phase_part(builder, &all, MUSTER_INPUT,
-                                   muster_span_part(whole, LANES, lane));
+        muster_ring_part(builder, &all, MUSTER_INPUT, muster_span_part(whole, LANES, lane));
     }
     return MUSTER_OK;
 }
@@ -81,8 +79,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
      * same. */
     uint64_t elements = part_elements(plan->count, ranks, (2 * ranks - 3) % ranks);
     *ret_formula = (struct muster_formula){
-        .rounds =
-            ranks == 1 ? plan->count > 0 : muster_ring_two_phase_part_rounds(plan->count, ranks, 0),
+        .rounds = ranks == 1 ? plan->count > 0 : muster_ring_part_rounds(plan->count, ranks, 0),
         .elements = elements,
         .reduced = elements / (2 * LANES)}; /* the rest is hidden behind the other lane */
     /* Most of the second lane's latency is hidden too, except for the posting. */

@@ -14,14 +14,14 @@ extern const struct muster_exchange muster_exchange_pairwise;
 extern const struct muster_exchange muster_exchange_recursive_doubling;
 extern const struct muster_exchange muster_exchange_ring;
 extern const struct muster_exchange muster_exchange_ring_chunked;
-extern const struct muster_exchange muster_exchange_ring_two_phase;
+extern const struct muster_exchange muster_exchange_ring_whole;
 extern const struct muster_exchange muster_exchange_swing;
 
 static const struct muster_exchange *const exchanges[MUSTER_EXCHANGE_END] = {
     [MUSTER_EXCHANGE_PAIRWISE] = &muster_exchange_pairwise,
     [MUSTER_EXCHANGE_BINOMIAL] = &muster_exchange_binomial,
-    [MUSTER_EXCHANGE_RING_TWO_PHASE] = &muster_exchange_ring_two_phase,
     [MUSTER_EXCHANGE_RING] = &muster_exchange_ring,
+    [MUSTER_EXCHANGE_RING_WHOLE] = &muster_exchange_ring_whole,
     [MUSTER_EXCHANGE_BIDIRECTIONAL_RING] = &muster_exchange_bidirectional_ring,
     [MUSTER_EXCHANGE_HALVING_DOUBLING] = &muster_exchange_halving_doubling,
     [MUSTER_EXCHANGE_SWING] = &muster_exchange_swing,

@@ -1,7 +1,7 @@
 /*
  * A level where each share travels around a ring from the member after its owner to the owner, and
- * is reduced on the way; then the result travels around it from the owner. It is as in
- * ring_two_phase.c, but share i ends at member i, and some members may own no share.
+ * is reduced on the way; then the result travels around it from the owner. It is as in ring.c, but
+ * share i ends at member i, and some members may own no share.
  */
 #include "collectives/algorithms/hierarchical/exchange.h"
 #include "collectives/algorithms/level.h"
@@ -86,8 +86,8 @@ static struct muster_step_totals totals(const struct muster_level *level)
     return totals;
 }
 
-const struct muster_exchange muster_exchange_ring_two_phase = {
-    .name = "ring_two_phase",
+const struct muster_exchange muster_exchange_ring = {
+    .name = "ring",
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,
     .totals = totals,

@@ -138,8 +138,8 @@ static void every_number_of_pieces_is_proven(void **state)
         for (unsigned doublings = 1; doublings <= 7; doublings++) {
             for (size_t j = 0; j < sizeof counts / sizeof counts[0]; j++) {
                 prove(in_pieces(numbered("hierarchical"), doublings), &topology, counts[j]);
-                prove(in_pieces(variant_of(0, MUSTER_EXCHANGE_RING_TWO_PHASE, 0, 0, 0), doublings),
-                      &topology, counts[j]);
+                prove(in_pieces(variant_of(0, MUSTER_EXCHANGE_RING, 0, 0, 0), doublings), &topology,
+                      counts[j]);
             }
         }
         muster_topology_finish(&topology);
@@ -263,8 +263,8 @@ static void a_variant_is_printed_as_it_is_parsed(void **state)
         "hierarchical",
         "hierarchical_ring",
         "hierarchical(cross=swing)",
-        "hierarchical(local=ring,cross=halving_doubling,world=binomial)",
-        "hierarchical(local=ring_two_phase,leaders=255,levels=2)",
+        "hierarchical(local=ring_whole,cross=halving_doubling,world=binomial)",
+        "hierarchical(local=ring,leaders=255,levels=2)",
         "hierarchical(leaders=2)",
         "hierarchical(cross=bcube,leaders=3,levels=2,pieces=128)",
         "hierarchical(pieces=2)",

@@ -38,7 +38,7 @@ static void a_ring_of_whole_buffers_stores_two_for_each_doubling_of_the_ranks(vo
         while (UINT32_C(1) << doublings < ranks) {
             doublings++;
         }
-        assert_in_range(scratch_of("ring", ranks, COUNT), COUNT, 2 * doublings * COUNT);
+        assert_in_range(scratch_of("ring_whole", ranks, COUNT), COUNT, 2 * doublings * COUNT);
     }
 }
 
@@ -65,8 +65,8 @@ static void exchanges_store_what_they_cannot_reduce_yet(void **state)
 static void algorithms_that_reduce_on_arrival_need_no_scratch(void **state)
 {
     (void)state;
-    static const char *const names[] = {"ring_two_phase",   "ring_chunked", "bidirectional_ring",
-                                        "halving_doubling", "swing",        "double_tree"};
+    static const char *const names[] = {
+        "ring", "ring_chunked", "bidirectional_ring", "halving_doubling", "swing", "double_tree"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         for (uint32_t ranks = 1; ranks <= RANKS_MAX; ranks++) {
             assert_int_equal(scratch_of(names[i], ranks, COUNT), 0);

@@ -55,7 +55,7 @@ static const char *label_of(const struct view *view, const struct muster_step_da
 static void a_ring_sums_one_chunk_after_the_other(void **state)
 {
     (void)state;
-    struct view view = draw_named(MUSTER_ALLREDUCE, "ring_two_phase", 4, 8);
+    struct view view = draw_named(MUSTER_ALLREDUCE, "ring", 4, 8);
     assert_int_equal(view.drawing.chunks, 4);
     assert_int_equal(view.drawing.columns, 6);
     assert_string_equal(label_of(&view, &view.drawing.begin[2]), "abcd");

@@ -46,8 +46,8 @@ while read -r collective algorithm _; do
 done < <("$muster" plan --list)
 
 # A ring of four: three messages of each rank to reduce, three more to spread the results.
-draw allreduce --ranks 4 --algorithm ring_two_phase
-shows '<desc>muster plan allreduce --ranks 4 --algorithm ring_two_phase</desc>' 1
+draw allreduce --ranks 4 --algorithm ring
+shows '<desc>muster plan allreduce --ranks 4 --algorithm ring</desc>' 1
 shows '<rect class="send" .*<title>\|<g><title>.* sends .*<rect class="send"' 24
 shows '<rect class="add"' 13  # with the one in the legend
 shows '<rect class="take"' 13
@@ -56,19 +56,19 @@ shows 'class="far" marker-end' 0
 shows '>time 5<' 1
 shows '>time 6<' 0
 shows 'prefers-color-scheme:dark' 1
-draw allreduce --ranks 4 --hosts 2 --algorithm ring_two_phase
+draw allreduce --ranks 4 --hosts 2 --algorithm ring
 shows 'class="far" marker-end' 13 # two of the four links, six times, and the legend
 shows '>host 1<' 1
 draw allreduce --ranks 4 --algorithm ring_chunked
 shows '>lane 1<' 4
 draw barrier --ranks 4
 shows 'sends an empty message' 9 # in tips and in the legend
-draw allreduce --ranks 8 --algorithm ring_two_phase --rank 3
+draw allreduce --ranks 8 --algorithm ring --rank 3
 shows '<rect class="send"' 29 # its own and its neighbour's, 14 each, and the legend
-draw allreduce --ranks 8 --algorithm ring_two_phase --simulate
+draw allreduce --ranks 8 --algorithm ring --simulate
 shows '>0 us<' 1
 cp "$picture" "$folder/first.svg"
-draw allreduce --ranks 8 --algorithm ring_two_phase --simulate
+draw allreduce --ranks 8 --algorithm ring --simulate
 cmp -s "$picture" "$folder/first.svg" || fail "the same request draws another picture"
 [ "$("$muster" plan barrier --ranks 2 --svg - | tail -1)" = '</svg>' ] || fail "- is standard output"
 

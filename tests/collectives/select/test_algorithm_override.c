@@ -69,6 +69,24 @@ static void a_collective_can_have_an_override_of_its_own(void **state)
     assert_false(override.by_collective[MUSTER_ALLGATHER].is_set);
 }
 
+static void an_alias_sets_the_algorithm_of_the_collectives_that_have_it(void **state)
+{
+    (void)state;
+    struct muster_algorithm_override override = parse("broadcast_one_to_all");
+    expect_set(&override, MUSTER_BROADCAST, number(MUSTER_BROADCAST, "one_to_all"));
+    assert_false(override.by_collective[MUSTER_ALLREDUCE].is_set);
+    override = parse("RING");
+    expect_set(&override, MUSTER_ALLREDUCE, number(MUSTER_ALLREDUCE, "ring"));
+    expect_set(&override, MUSTER_REDUCE_SCATTER, number(MUSTER_REDUCE_SCATTER, "ring"));
+    expect_set(&override, MUSTER_ALLGATHER, number(MUSTER_ALLGATHER, "ring"));
+    expect_set(&override, MUSTER_BROADCAST, number(MUSTER_BROADCAST, "pipelined"));
+    assert_false(override.by_collective[MUSTER_BARRIER].is_set);
+    override = parse("allreduce=allreduce_bcube(base=8),allgather=PAT");
+    expect_set(&override, MUSTER_ALLREDUCE, number(MUSTER_ALLREDUCE, "bcube(base=8)"));
+    expect_set(&override, MUSTER_ALLGATHER, number(MUSTER_ALLGATHER, "pat"));
+    refuse("allgather=allreduce_ring", "allgather has no algorithm \"allreduce_ring\"");
+}
+
 static void every_algorithm_can_be_set_by_its_own_name(void **state)
 {
     (void)state;
@@ -141,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_alone_is_for_all_collectives_that_have_it),
         cmocka_unit_test(a_collective_can_have_an_override_of_its_own),
+        cmocka_unit_test(an_alias_sets_the_algorithm_of_the_collectives_that_have_it),
         cmocka_unit_test(every_algorithm_can_be_set_by_its_own_name),
         cmocka_unit_test(commas_and_equals_signs_in_brackets_are_the_names),
         cmocka_unit_test(a_wrong_name_is_refused_with_those_that_exist),

@@ -36,9 +36,9 @@ expect 0 'proven: .* P = 8 on 3 hosts (3,1,4) in 2 racks (2,1)' \
     allreduce --hosts 3,1,4 --racks 2 --check
 expect 0 'in 2 racks (1,2)' allreduce --hosts 3,1,4 --racks 1,2 --check
 expect 0 'rounds 6, the busiest rank sends 1.500 x count' \
-    allreduce --ranks 4 --algorithm ring_two_phase --check
+    allreduce --ranks 4 --algorithm ring --check
 expect 0 '"proven":true,"why":"","rounds":6,"elements_sent_max":12,' \
-    allreduce --ranks 4 --algorithm ring_two_phase --check --json
+    allreduce --ranks 4 --algorithm ring --check --json
 expect 0 'proven: barrier dissemination' barrier --ranks 9 --check
 expect 0 'proven: allreduce .*, count 12, rounds ' allreduce --ranks 3 --count 12 --check
 expect 0 'proven: reduce_scatter .*, 3 elements in blocks, ' reduce_scatter --ranks 2 --blocks 1,2 --check
@@ -46,22 +46,25 @@ expect 0 'proven: alltoallv .*, 3 elements in blocks, ' alltoallv --ranks 2 --bl
 expect 0 'proven: .*, in place, ' allreduce --ranks 2 --in-place --check
 expect 0 'Exit status: 0 done' --help
 expect 0 '^allreduce  *ring_chunked  *two rings' --list
-expect 0 '^| allreduce | `ring_two_phase` | 2(P-1) |' --formulas
+expect 0 "^allreduce  *ring  *.*; also: NCCL's Ring, RING\$" --list
+expect 0 "^allreduce  *ring_whole  *.*; also: Gloo's allreduce_ring\$" --list
+expect 0 '"name": *"allreduce_ring"' --list --json
+expect 0 'proven: allreduce ring_chunked, ' allreduce --ranks 4 --algorithm allreduce_ring_chunked --check
+expect 0 '^| allreduce | `ring` | 2(P-1) |' --formulas
 
 # The drawing: which rank sends which chunk to which rank, and the result.
-expect 0 '^begins with  *abcd    abcd    abcd    abcd$' \
-    allreduce --ranks 4 --algorithm ring_two_phase
-expect 0 '^  sends  *a->1    b->2    c->3    d->0$' allreduce --ranks 4 --algorithm ring_two_phase
-expect 0 '^  adds  *d<-3    a<-0    b<-1    c<-2$' allreduce --ranks 4 --algorithm ring_two_phase
-expect 0 '^  receives  *d<-3' allreduce --ranks 4 --algorithm ring_two_phase
-expect 0 '| host 0  *| host 1' allreduce --ranks 4 --hosts 2 --algorithm ring_two_phase
+expect 0 '^begins with  *abcd    abcd    abcd    abcd$' allreduce --ranks 4 --algorithm ring
+expect 0 '^  sends  *a->1    b->2    c->3    d->0$' allreduce --ranks 4 --algorithm ring
+expect 0 '^  adds  *d<-3    a<-0    b<-1    c<-2$' allreduce --ranks 4 --algorithm ring
+expect 0 '^  receives  *d<-3' allreduce --ranks 4 --algorithm ring
+expect 0 '| host 0  *| host 1' allreduce --ranks 4 --hosts 2 --algorithm ring
 expect 0 '^  sends    lane 1 ' allreduce --ranks 4 --algorithm ring_chunked
 expect 0 '^ends with  *abc  *abc  *abc$' allgather --ranks 3 --algorithm ring
 expect 0 '()->1  *()->2' barrier --ranks 3
 
 # Steps: of one rank, of all ranks if asked for, and of all ranks if a drawing would be too wide.
 expect 0 '^a  *of 1 rank  *lane 0 round 0   send         to   1    input\[0..2)' \
-    allreduce --ranks 4 --algorithm ring_two_phase --rank 0
+    allreduce --ranks 4 --algorithm ring --rank 0
 expect 0 'recv         from 2' broadcast --ranks 5 --root 2 --rank 4
 [ "$("$muster" plan allreduce --ranks 6 --check | wc -l)" = 1 ] || fail "--check is one line"
 [ "$("$muster" plan allreduce --ranks 6 --rank 3 | grep -c '^rank')" = 1 ] || fail "--rank lists one rank"
@@ -69,9 +72,8 @@ expect 0 'recv         from 2' broadcast --ranks 5 --root 2 --rank 4
 [ "$("$muster" plan allreduce --ranks 100 | grep -c '^rank')" = 100 ] || fail "a drawing that is too wide is listed"
 
 # Times.
-expect 0 '^predicted: ring_two_phase  *[0-9.]* us$' \
-    allreduce --ranks 4 --algorithm ring_two_phase --simulate
-expect 0 '^time 0, until [0-9.]* us$' allreduce --ranks 4 --algorithm ring_two_phase --simulate
+expect 0 '^predicted: ring  *[0-9.]* us$' allreduce --ranks 4 --algorithm ring --simulate
+expect 0 '^time 0, until [0-9.]* us$' allreduce --ranks 4 --algorithm ring --simulate
 [ "$("$muster" plan allreduce --ranks 4 --simulate | grep -c '^predicted: .*<- chosen$')" = 1 ] ||
     fail "the chosen algorithm is marked once"
 expect 0 '^predicted: halving_doubling' allreduce --ranks 2000 --algorithm halving_doubling --simulate
@@ -82,7 +84,7 @@ expect 0 '^predicted: halving_doubling' allreduce --ranks 2000 --algorithm halvi
 [ "$("$muster" plan broadcast --ranks 4 --table --json | grep -c '"chosen":true}$')" = 13 ] ||
     fail "--table --json marks the fastest"
 expect 0 '^{"rank":0,"lane":0,"round":0,"kind":"send","count":2,"peer":1,"source":"input","offset":0}$' \
-    allreduce --ranks 4 --algorithm ring_two_phase --rank 0 --json
+    allreduce --ranks 4 --algorithm ring --rank 0 --json
 expect 0 '"at":0,"start_us":0.0,"end_us":[0-9.]*}$' broadcast --ranks 2 --json --simulate
 expect 0 '^{"collective":"barrier","algorithm":"dissemination",' --list --json
 expect 0 '"algorithm":"halving_doubling","ranks":2000,.*"predicted_us":' \
@@ -95,6 +97,8 @@ done < <("$muster" plan --list)
 
 refuse 'needs at least 2 hosts' allreduce --ranks 4 --algorithm hierarchical
 refuse 'allreduce has no algorithm "tree"; it has ring' allreduce --ranks 4 --algorithm tree
+refuse 'allreduce has no algorithm "broadcast_one_to_all"; it has ring' \
+    allreduce --ranks 4 --algorithm broadcast_one_to_all
 refuse 'no collective is called "all_reduce"' all_reduce --ranks 4
 refuse 'a collective is missing' --ranks 4
 refuse 'the number of ranks is missing' allreduce

@@ -63,9 +63,9 @@ static void a_disagreement_is_an_error_on_all_ranks(void **state)
 
     calls = group_calls_create(MUSTER_ALLREDUCE);
     for (uint32_t i = 0; i < 4; i++) {
-        calls->requests[i].algorithm = i == 1 ? "ring_two_phase" : "ring_chunked";
+        calls->requests[i].algorithm = i == 1 ? "swing" : "ring_chunked";
     }
-    assert_disagreement(calls, "ring_two_phase", "ring_chunked");
+    assert_disagreement(calls, "swing", "ring_chunked");
 }
 
 static void a_disagreement_on_factors_or_buffers_is_an_error_on_all_ranks(void **state)

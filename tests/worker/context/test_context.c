@@ -141,7 +141,7 @@ static void a_silent_member_is_named_at_the_deadline(void **state)
 }
 
 /* The same in every collective: rank 0 waits for the silent rank, or for a rank that waits for it.
- */
+ * In a pairwise exchange of three it waits for rank 1 only. */
 static void every_collective_with_a_silent_member_ends_at_the_deadline(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void every_collective_with_a_silent_member_ends_at_the_deadline(void **st
         enum muster_collective collective = (enum muster_collective)i;
         struct group_calls *calls = group_calls_create(collective);
         bool from_root = collective == MUSTER_BROADCAST || collective == MUSTER_SCATTER;
-        calls->silent[2] = true;
+        calls->silent[collective == MUSTER_PAIRWISE_EXCHANGE ? 1 : 2] = true;
         for (uint32_t rank = 0; rank < 3; rank++) {
             calls->requests[rank].root = from_root ? 2 : 0;
             calls->requests[rank].deadline_ns = muster_clock_after_ms(SHORT_MS);
@@ -504,8 +504,10 @@ static void a_named_algorithm_is_used_where_it_can_be(void **state)
     const struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
     struct muster_request request = calls->requests[0];
     assert_string_equal(chosen(&group, &request), "ring_chunked");
-    request.algorithm = "ring_two_phase"; /* the call's name overrides the context's */
-    assert_string_equal(chosen(&group, &request), "ring_two_phase");
+    request.algorithm = "ring"; /* the call's name overrides the context's */
+    assert_string_equal(chosen(&group, &request), "ring");
+    request.algorithm = "allreduce_ring"; /* Gloo's name */
+    assert_string_equal(chosen(&group, &request), "ring_whole");
     request.algorithm = NULL;
     request.collective = MUSTER_BARRIER; /* no barrier has this name */
     assert_string_not_equal(chosen(&group, &request), "ring_chunked");

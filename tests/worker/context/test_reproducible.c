@@ -186,7 +186,7 @@ static void algorithms_without_an_order_are_refused_and_those_that_fit_are_named
 {
     (void)state;
     static const uint32_t sizes[] = {2, 1};
-    static const char *const forced[] = {NULL, "ring_two_phase"};
+    static const char *const forced[] = {NULL, "ring"};
     for (size_t i = 0; i < 2; i++) {
         struct group group;
         struct refusal *refusal = calloc(1, sizeof *refusal);
@@ -194,14 +194,15 @@ static void algorithms_without_an_order_are_refused_and_those_that_fit_are_named
         group_start(&group, GROUP_INPROC, 2, sizes, forced[i]);
         for (uint32_t rank = 0; rank < 3; rank++) {
             refusal->requests[rank].reproducible = true;
-            refusal->requests[rank].algorithm = forced[i] == NULL ? "ring_two_phase" : NULL;
+            refusal->requests[rank].algorithm = forced[i] == NULL ? "ring" : NULL;
         }
         group_each(&group, call_and_record, refusal);
         group_finish(&group);
         for (uint32_t rank = 0; rank < 3; rank++) {
             assert_int_equal(refusal->statuses[rank], MUSTER_INVALID);
-            assert_non_null(strstr(refusal->texts[rank], "algorithm ring_two_phase does not fit"));
-            assert_non_null(strstr(refusal->texts[rank], "these fit: ring, halving_doubling"));
+            assert_non_null(strstr(refusal->texts[rank], "algorithm ring does not fit"));
+            assert_non_null(
+                strstr(refusal->texts[rank], "these fit: ring_whole, halving_doubling"));
         }
         free(refusal);
     }

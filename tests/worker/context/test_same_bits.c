@@ -314,11 +314,11 @@ static void reproducible_results_have_the_documented_bits(void **state)
 /* A hierarchical algorithm with random parts. */
 static void draw_hierarchical(char ret_name[NAME_SIZE], uint64_t *random)
 {
-    static const char *const locals[] = {"pairwise", "binomial",           "ring_two_phase",
-                                         "ring",     "recursive_doubling", "all_to_one"};
-    static const char *const crosses[] = {"halving_doubling",   "swing",         "ring",
-                                          "bidirectional_ring", "double_tree",   "bcube",
-                                          "recursive_doubling", "ring_two_phase"};
+    static const char *const locals[] = {"pairwise",   "binomial",           "ring",
+                                         "ring_whole", "recursive_doubling", "all_to_one"};
+    static const char *const crosses[] = {"halving_doubling",   "swing",       "ring_whole",
+                                          "bidirectional_ring", "double_tree", "bcube",
+                                          "recursive_doubling", "ring"};
     (void)snprintf(ret_name, NAME_SIZE, "hierarchical(local=%s,cross=%s,leaders=%u)",
                    locals[test_random_below(random, 6)], crosses[test_random_below(random, 8)],
                    1 + test_random_below(random, 3));

@@ -272,7 +272,7 @@ static void call_badly(struct crew_member *member)
     MEMBER_CHECK(member, muster_allreduce(session, MUSTER_GLOBAL, data, data, 1, MUSTER_INT32,
                                           MUSTER_SUM, &options) == MUSTER_INVALID);
     MEMBER_CHECK(member, strstr(muster_last_error(), "magic") != NULL);
-    options.algorithm = "ring_two_phase";
+    options.algorithm = "ring";
     MEMBER_OK(member, muster_allreduce(session, MUSTER_GLOBAL, data, data, 8, MUSTER_INT32,
                                        MUSTER_SUM, &options));
     options.size = offsetof(muster_call_options, timeout_ms); /* an older header */

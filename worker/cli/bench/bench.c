@@ -45,8 +45,12 @@ static const char doc[] =
     "of "
     "all ranks.\n"
     "\n"
-    "algbw = bytes / median time; busbw = algbw x 2(n-1)/n for allreduce, x 1 for broadcast and "
-    "reduce, x (n-1)/n for the others. \"predicted us\" comes from the measured links.\n"
+    "\"first us\" is the first call of an algorithm at a size, which makes its schedule and "
+    "buffers; "
+    "spread = (90th percentile - 10th) / median. "
+    "algbw = bytes / median time; busbw = algbw x 2(n-1)/n for allreduce, x 1 for "
+    "broadcast, reduce and pairwise_exchange, x (n-1)/n for the others. \"predicted us\" comes "
+    "from the measured links.\n"
     "\n"
     "TCP is encrypted if MUSTER_TLS_CERTIFICATE, MUSTER_TLS_KEY and MUSTER_TLS_AUTHORITY name "
     "files, as in a session. MUSTER_VERBS_DEVICE, MUSTER_VERBS_PORT and MUSTER_VERBS_GID choose "
@@ -78,9 +82,9 @@ static const struct argp_option argp_options[] = {
      "factor 2 (default 4,1K,16K,256K,1M,16M)",
      0},
     {"algorithm", KEY_ALGORITHM, "NAME[,NAME...]", 0,
-     "A name that `muster plan --list' prints; \"tuned\" (default): what the first calls of a job "
-     "find to be the fastest; \"chosen\": the lowest predicted time; \"all\": all that fit. "
-     "Several algorithms are measured in turns",
+     "A name or alias that `muster plan --list' prints; \"tuned\" (default): what the first calls "
+     "of a job find to be the fastest; \"chosen\": the lowest predicted time; \"all\": all that "
+     "fit. Several algorithms are measured in turns",
      0},
     {"type", KEY_TYPE, "NAME", 0,
      "float32 (default), float64, float16, bfloat16, int8 to int64, uint8 to uint64 or bool", 0},

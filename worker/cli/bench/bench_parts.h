@@ -68,7 +68,9 @@ struct muster_bench_rank_slot {
     muster_status status;
     char error[512];
     uint64_t memory_bytes; /* its peak memory without its buffers; 0: not known */
-    /* Of the size being measured: all times of the first algorithm, then those of the next. */
+    /* Of the size being measured: the first call of each algorithm, before the warm-up; all times
+     * of the first algorithm, then those of the next. */
+    double first_us[MUSTER_BENCH_ALGORITHMS_MAX];
     double times_us[MUSTER_BENCH_ITERATIONS_MAX];
 };
 
@@ -86,7 +88,9 @@ struct muster_bench_result {
     char algorithm[MUSTER_ALGORITHM_NAME_SIZE];
     uint64_t bytes;
     uint32_t iterations; /* 0: it did not fit, and nothing below is set */
-    double p50_us, p99_us, min_us;
+    double p50_us, p99_us, min_us, max_us;
+    double spread;   /* (p90 - p10) / p50 */
+    double first_us; /* of the first call, which makes the schedule and its buffers */
     double algbw_GBps, busbw_GBps;
     double predicted_us;
     uint64_t memory_bytes; /* the largest of all ranks; 0: not known */

@@ -24,6 +24,7 @@ static double bus_factor(const struct muster_bench_options *options)
         return 2 * (ranks - 1) / ranks;
     case MUSTER_BROADCAST:
     case MUSTER_REDUCE:
+    case MUSTER_PAIRWISE_EXCHANGE:
     case MUSTER_BARRIER:
         return 1;
     default:
@@ -41,12 +42,18 @@ static uint64_t peak_memory_bytes(const struct muster_bench_shared *shared)
     return peak_bytes;
 }
 
-/* `slowest_us` has room for its times, which begin at `offset` in those of each rank. */
-static void compute_result(const struct muster_bench_shared *shared,
-                           const struct muster_bench_candidate *candidate, uint32_t offset,
-                           double *slowest_us, struct muster_bench_result *ret_result)
+/* `slowest_us` has room for the times of the algorithm, which begin at `offset` in those of each
+ * rank. */
+static void compute_result(const struct muster_bench_shared *shared, size_t algorithm,
+                           uint32_t offset, double *slowest_us,
+                           struct muster_bench_result *ret_result)
 {
+    const struct muster_bench_candidate *candidate = &shared->candidates[algorithm];
     uint32_t count = candidate->iterations;
+    for (uint32_t rank = 0; rank < shared->options.ranks; rank++) {
+        ret_result->first_us =
+            fmax(ret_result->first_us, shared->rank_slots[rank].first_us[algorithm]);
+    }
     for (uint32_t i = 0; i < count; i++) {
         slowest_us[i] = 0;
         for (uint32_t rank = 0; rank < shared->options.ranks; rank++) {
@@ -58,6 +65,10 @@ static void compute_result(const struct muster_bench_shared *shared,
     ret_result->p50_us = muster_statistics_percentile(slowest_us, count, 0.5);
     ret_result->p99_us = muster_statistics_percentile(slowest_us, count, 0.99);
     ret_result->min_us = slowest_us[0];
+    ret_result->max_us = slowest_us[count - 1];
+    double p10_us = muster_statistics_percentile(slowest_us, count, 0.1);
+    double p90_us = muster_statistics_percentile(slowest_us, count, 0.9);
+    ret_result->spread = (p90_us - p10_us) / ret_result->p50_us;
     ret_result->predicted_us = candidate->predicted_us;
     ret_result->algbw_GBps = (double)ret_result->bytes / (ret_result->p50_us * 1000);
     ret_result->busbw_GBps = ret_result->algbw_GBps * bus_factor(&shared->options);
@@ -81,7 +92,7 @@ muster_status muster_bench_compute_results(const struct muster_bench_shared *sha
         result->memory_bytes = peak_memory_bytes(shared);
         (void)muster_bench_count(options, options->sizes_bytes[size_index], &result->bytes);
         if (candidate->iterations > 0) {
-            compute_result(shared, candidate, offset, slowest_us, result);
+            compute_result(shared, i, offset, slowest_us, result);
         }
         offset += candidate->iterations;
     }
@@ -93,12 +104,14 @@ static muster_status print_json(const struct muster_bench_shared *shared,
 {
     const struct muster_bench_options *options = &shared->options;
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:s?, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
+        "{s:s, s:s, s:s, s:I, s:I, s:s?, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
+        "s:o}",
         "collective", muster_collective_name(options->collective), "algorithm", result->algorithm,
         "transport", muster_bench_transport_name(options->transport), "ranks",
         (json_int_t)options->ranks, "hosts", (json_int_t)options->hosts, "shape", options->shape,
         "bytes", (json_int_t)result->bytes, "iterations", (json_int_t)result->iterations, "p50_us",
-        result->p50_us, "p99_us", result->p99_us, "min_us", result->min_us, "algbw_GBps",
+        result->p50_us, "p99_us", result->p99_us, "min_us", result->min_us, "max_us",
+        result->max_us, "first_us", result->first_us, "spread", result->spread, "algbw_GBps",
         result->algbw_GBps, "busbw_GBps", result->busbw_GBps, "predicted_us", result->predicted_us,
         "memory_bytes",
         result->memory_bytes > 0 ? json_integer((json_int_t)result->memory_bytes) : json_null());
@@ -134,9 +147,9 @@ muster_status muster_bench_print_head(const struct muster_bench_shared *shared)
     }
     char text[256];
     muster_bench_describe(options, text, sizeof text);
-    (void)printf("%s\n%12s %10s %12s %12s %12s %10s %10s %12s  %s\n", text, "bytes", "iterations",
-                 "p50 us", "p99 us", "min us", "algbw GB/s", "busbw GB/s", "predicted us",
-                 "algorithm");
+    (void)printf("%s\n%12s %10s %12s %12s %12s %12s %12s %8s %10s %10s %12s  %s\n", text, "bytes",
+                 "iterations", "p50 us", "p99 us", "min us", "max us", "first us", "spread",
+                 "algbw GB/s", "busbw GB/s", "predicted us", "algorithm");
     return muster_cli_flush();
 }
 
@@ -175,9 +188,12 @@ muster_status muster_bench_print(const struct muster_bench_shared *shared,
         bool several = options->algorithm_count > 1;
         bool fastest = several && !(one->p50_us > best);
         /* Names have any length, so they are the last column. */
-        (void)printf("%12" PRIu64 " %10u %12.1f %12.1f %12.1f %10.3f %10.3f %12.1f  %s%s%s\n",
+        (void)printf("%12" PRIu64
+                     " %10u %12.1f %12.1f %12.1f %12.1f %12.1f %8.3f %10.3f %10.3f "
+                     "%12.1f  %s%s%s\n",
                      one->bytes, one->iterations, one->p50_us, one->p99_us, one->min_us,
-                     one->algbw_GBps, one->busbw_GBps, one->predicted_us, one->algorithm,
+                     one->max_us, one->first_us, one->spread, one->algbw_GBps, one->busbw_GBps,
+                     one->predicted_us, one->algorithm,
                      several ? origin_of(options->algorithms[i]) : "", fastest ? "  fastest" : "");
     }
     return muster_cli_flush();

@@ -243,18 +243,20 @@ static muster_status call(const struct rank_run *run, struct muster_request *req
     return MUSTER_OK;
 }
 
-/* The first call is checked. Calls that try algorithms follow until the choice is made. Then the
- * warm-up calls are timed: from their mean the leader chooses the number of iterations. A barrier
- * has no data to check. */
+/* The first call is timed, after a barrier, and checked. Calls that try algorithms follow until the
+ * choice is made. Then the warm-up calls are timed: from their mean the leader chooses the number
+ * of iterations. A barrier has no data to check. */
 static muster_status check_and_warm(struct rank_run *run, struct muster_request *request,
-                                    double *ret_warm_us)
+                                    double *ret_first_us, double *ret_warm_us)
 {
+    struct muster_request barrier = {.collective = MUSTER_BARRIER};
     uint32_t ranks = run->shared->options.ranks;
     double us;
     if (request->collective != MUSTER_BARRIER) {
         muster_bench_fill(request, (char *)request->in, run->rank, ranks);
+        TRY(call(run, &barrier, &us)); /* the time has no wait for ranks that fill longer */
     }
-    TRY(call(run, request, &us));
+    TRY(call(run, request, ret_first_us));
     if (request->collective != MUSTER_BARRIER) {
         TRY(muster_bench_check(request, run->rank, ranks));
     }
@@ -283,7 +285,8 @@ static muster_status warm_candidate(struct rank_run *run, size_t size_index, siz
     muster_status status = muster_context_algorithm(run->context, &request, &algorithm);
     candidate.fits = status == MUSTER_OK;
     if (status == MUSTER_OK) {
-        TRY(check_and_warm(run, &request, &candidate.warm_us));
+        TRY(check_and_warm(run, &request, &run->slot->first_us[algorithm_index],
+                           &candidate.warm_us));
         TRY(muster_context_algorithm(run->context, &request, &algorithm));
         muster_algorithm_print(algorithm, candidate.algorithm, sizeof candidate.algorithm);
         TRY(muster_context_predict(run->context, &request, &candidate.predicted_us));
@@ -324,16 +327,18 @@ static void record_memory(struct rank_run *run, const struct muster_request *req
     }
 }
 
-/* A barrier before each call with a root, because some ranks could run ahead of the others and
- * their times would mean nothing. The other collectives end on no rank before they have started on
- * all: one barrier at the beginning is enough. */
+/* A barrier before each call in which some ranks could run ahead of the others, so that their times
+ * would mean nothing: with a root, and where ranks exchange with few others. The other collectives
+ * end on no rank before they have started on all: one barrier at the beginning is enough. */
 static muster_status measure_calls(struct rank_run *run, struct muster_request *request,
                                    double *times_us, uint32_t count)
 {
     struct muster_request barrier = {.collective = MUSTER_BARRIER};
+    bool apart = muster_collective_has_root(request->collective) ||
+                 request->collective == MUSTER_PAIRWISE_EXCHANGE;
     double us;
     for (uint32_t i = 0; i < count; i++) {
-        if (i == 0 || muster_collective_has_root(request->collective)) {
+        if (i == 0 || apart) {
             TRY(call(run, &barrier, &us));
         }
         TRY(call(run, request, &times_us[i]));

@@ -44,7 +44,7 @@ static const char doc[] =
     "\n"
     "Examples:\n"
     "  muster plan allreduce --ranks 8 --hosts 2 --algorithm hierarchical\n"
-    "  muster plan allreduce --ranks 8 --algorithm ring_two_phase --svg ring.svg\n"
+    "  muster plan allreduce --ranks 8 --algorithm ring --svg ring.svg\n"
     "  muster plan broadcast --ranks 5 --root 2 --rank 4\n"
     "  muster plan allreduce --hosts 3,1,4 --check\n"
     "  muster plan allreduce --ranks 16 --hosts 4 --table\n"
@@ -61,7 +61,9 @@ static const struct argp_option options_table[] = {
     {"racks", KEY_RACKS, "R|A,B,...", 0,
      "Spread the hosts evenly over R racks; or A hosts in the first rack, B in the second, ...", 1},
     {"algorithm", KEY_ALGORITHM, "NAME", 0,
-     "An algorithm that --list names (default: the one with the lowest predicted time)", 1},
+     "An algorithm by a name or alias that --list prints (default: the one with the lowest "
+     "predicted time)",
+     1},
     {"count", KEY_COUNT, "N", 0,
      "The element count of the call (default: 2P; 1 for collectives whose count is that of a "
      "block; "
@@ -87,7 +89,8 @@ static const struct argp_option options_table[] = {
      "Print steps, or the output of --check, --table, --simulate or --list, as one JSON object a "
      "line",
      2},
-    {"list", KEY_LIST, NULL, 0, "Print all collectives and algorithms", 2},
+    {"list", KEY_LIST, NULL, 0,
+     "Print all collectives and algorithms, and what Gloo and NCCL call them", 2},
     {"formulas", KEY_FORMULAS, NULL, 0,
      "Print the numbers of rounds and elements of all algorithms as a table for the documentation",
      2},

@@ -6,17 +6,35 @@
 
 #include <jansson.h>
 
+static json_t *pack_aliases(const struct muster_algorithm *row)
+{
+    json_t *aliases = json_array();
+    for (size_t i = 0; i < MUSTER_ALIASES_MAX && row->aliases[i].name != NULL; i++) {
+        json_t *alias = json_pack("{s:s, s:s}", "library", row->aliases[i].library, "name",
+                                  row->aliases[i].name);
+        if (json_array_append_new(aliases, alias) != 0) {
+            json_decref(aliases);
+            return NULL;
+        }
+    }
+    return aliases;
+}
+
 static muster_status print_row(const struct muster_algorithm *row, bool json)
 {
     const char *collective = muster_collective_name(row->collective);
     if (json) {
         return muster_cli_print_json(
-            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "collective", collective, "algorithm",
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "collective", collective, "algorithm",
                       row->name, "what", row->what, "rounds", muster_algorithm_rounds_text(row),
-                      "elements", muster_algorithm_elements_text(row), "best_for", row->best_for),
+                      "elements", muster_algorithm_elements_text(row), "best_for", row->best_for,
+                      "aliases", pack_aliases(row)),
             MUSTER_CLI_TIME_DIGITS);
     }
-    (void)printf("%-17s  %-20s  %s\n", collective, row->name, row->what);
+    char aliases[MUSTER_ALGORITHM_NAME_SIZE];
+    muster_algorithm_print_aliases(row, aliases, sizeof aliases);
+    (void)printf("%-17s  %-25s  %s%s%s\n", collective, row->name, row->what,
+                 aliases[0] == '\0' ? "" : "; also: ", aliases);
     return MUSTER_OK;
 }
 

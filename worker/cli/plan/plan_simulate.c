@@ -10,7 +10,7 @@ static muster_status fill(const struct muster_plan_request *request, struct must
 {
     for (uint32_t rank = 0; rank < set->ranks; rank++) {
         struct muster_plan plan = muster_plan_for_rank(request, rank);
-        set->shapes[rank] = muster_plan_shape(&plan);
+        set->shapes[rank] = muster_algorithm_shape(request->algorithm, &plan);
         TRY(muster_schedule_generate(request->algorithm, &plan, &set->schedules[rank]));
     }
     return muster_check(set->shapes, set->schedules, set->ranks, request->plan.in_place,

@@ -66,8 +66,8 @@ static const char *const meanings[MUSTER_COLLECTIVE_END] = {
         "Every rank begins with a block, of any size, for each rank and ends with "
         "the blocks for itself; 2>5 is the block of rank 2 for rank 5.",
     [MUSTER_PAIRWISE_EXCHANGE] =
-        "Every rank exchanges a part of its data with each rank; 2>5 is "
-        "the part of rank 2 for rank 5.",
+        "Every rank exchanges a part of its data with each rank whose number differs in one bit; "
+        "0>2 is the part of rank 0 for rank 2.",
 };
 
 void muster_plan_svg_box(const struct muster_plan_svg *svg, const char *style,
