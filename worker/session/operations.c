@@ -235,6 +235,20 @@ muster_status muster_test(muster_operation operation, int *ret_done)
     return status;
 }
 
+/* As find_locked(), for an operation that is to be of the same session as the first one, which has
+ * been found. */
+static muster_status find_of_session_locked(muster_operation first, muster_operation operation,
+                                            uint32_t *ret_index)
+{
+    TRY(find_locked(operation, ret_index));
+    if (table.slots[*ret_index].session != table.slots[(uint32_t)first - 1].session) {
+        return muster_error_set(MUSTER_INVALID,
+                                "wait_any: operations %llx and %llx are of two sessions",
+                                (unsigned long long)first, (unsigned long long)operation);
+    }
+    return MUSTER_OK;
+}
+
 /* Marks the slots of the operations as busy, and lists their calls. *ret_ended: the index of an
  * operation whose generation has ended; or `count`. On failure none is busy. */
 static muster_status begin_waiting_for_any(const muster_operation *operations, size_t count,
@@ -246,7 +260,7 @@ static muster_status begin_waiting_for_any(const muster_operation *operations, s
     *ret_ended = count;
     for (; marked < count && status == MUSTER_OK && *ret_ended == count; marked++) {
         uint32_t index = 0;
-        status = find_locked(operations[marked], &index);
+        status = find_of_session_locked(operations[0], operations[marked], &index);
         if (status == MUSTER_OK && table.slots[index].state == SLOT_ENDED) {
             *ret_ended = marked;
         } else if (status == MUSTER_OK) {

@@ -158,6 +158,35 @@ static void test_wrong_uses_of_handles_are_named(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
+/* Both members are threads of this process, so each can name the other's operation. */
+static void wait_for_two_sessions(struct crew_member *member)
+{
+    static muster_operation operations[2];
+    struct buffers buffers;
+    size_t index = 7;
+    fill(&buffers, 0);
+    MEMBER_OK(member, start_sum(member->session, &buffers, &operations[member->index]));
+    crew_barrier(member);
+    if (member->index == 0) {
+        MEMBER_CHECK(member, muster_wait_any(operations, 2, &index) == MUSTER_INVALID);
+        MEMBER_CHECK(member, strstr(muster_last_error(), "are of two sessions") != NULL);
+        MEMBER_CHECK(member, index == 7);
+    }
+    crew_barrier(member);
+    MEMBER_OK(member, muster_wait(operations[member->index]));
+}
+
+static void test_operations_of_two_sessions_cannot_be_waited_for_together(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = group_service.url,
+                        .job = "two_sessions",
+                        .count = 2,
+                        .hosts = 1,
+                        .function = wait_for_two_sessions};
+    assert_int_equal(crew_run(&crew), 0);
+}
+
 /* Member 1 leaves the generation by closing its session; member 0 has an operation in flight. */
 static muster_operation outlived;
 
@@ -408,6 +437,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_handle_is_consumed_by_the_call_that_reports_the_end),
         cmocka_unit_test(test_wrong_uses_of_handles_are_named),
+        cmocka_unit_test(test_operations_of_two_sessions_cannot_be_waited_for_together),
         cmocka_unit_test(test_an_operation_ends_with_its_generation),
         cmocka_unit_test(test_a_session_closes_with_an_operation_in_flight),
         cmocka_unit_test(test_two_threads_have_operations_in_flight_in_two_scopes),
