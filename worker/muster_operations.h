@@ -102,7 +102,91 @@ MUSTER_STATUS muster_barrier_start(muster_session *session, muster_scope scope,
                                    const muster_call_options *options,
                                    muster_operation *ret_operation);
 
-/* Blocks until the operation is done, and returns its status. The limit is the operation's timeout.
+/* Persistent operations: the third form, muster_..._init(), makes an operation that muster_start()
+ * starts again and again with the same buffers, as a training loop needs it. The buffers have to
+ * stay until the operation is freed; their contents are the caller's between the end of one start
+ * and the next one. All members start the operations of a scope in the same order; they may make
+ * them in any order.
+ *
+ * The wait or test that reports the end leaves the handle to be started again; muster_detach()
+ * frees it. A generation ends its persistent operations, too: their handles can be waited for once
+ * more (MUSTER_REJOIN) or freed, and a new generation needs new operations. The errors are those of
+ * a start. */
+MUSTER_STATUS muster_allreduce_init(muster_session *session, muster_scope scope, const void *in,
+                                    void *out, size_t count, muster_type type, muster_op op,
+                                    const muster_call_options *options,
+                                    muster_operation *ret_operation);
+MUSTER_STATUS muster_allreduce_buffers_init(muster_session *session, muster_scope scope,
+                                            const void *const *ins, void *const *outs,
+                                            size_t buffer_count, size_t count, muster_type type,
+                                            muster_op op, const muster_call_options *options,
+                                            muster_operation *ret_operation);
+MUSTER_STATUS muster_reduce_scatter_buffers_init(muster_session *session, muster_scope scope,
+                                                 const void *const *ins, void *const *outs,
+                                                 size_t buffer_count, size_t count,
+                                                 muster_type type, muster_op op,
+                                                 const muster_call_options *options,
+                                                 muster_operation *ret_operation);
+MUSTER_STATUS muster_broadcast_buffers_init(muster_session *session, muster_scope scope,
+                                            void *const *buffers, size_t buffer_count, size_t count,
+                                            muster_type type, uint32_t root,
+                                            const muster_call_options *options,
+                                            muster_operation *ret_operation);
+MUSTER_STATUS muster_reduce_init(muster_session *session, muster_scope scope, const void *in,
+                                 void *out, size_t count, muster_type type, muster_op op,
+                                 uint32_t root, const muster_call_options *options,
+                                 muster_operation *ret_operation);
+MUSTER_STATUS muster_reduce_scatter_init(muster_session *session, muster_scope scope,
+                                         const void *in, void *out, size_t count, muster_type type,
+                                         muster_op op, const muster_call_options *options,
+                                         muster_operation *ret_operation);
+MUSTER_STATUS muster_reduce_scatterv_init(muster_session *session, muster_scope scope,
+                                          const void *in, void *out, const size_t *counts,
+                                          muster_type type, muster_op op,
+                                          const muster_call_options *options,
+                                          muster_operation *ret_operation);
+MUSTER_STATUS muster_allgather_init(muster_session *session, muster_scope scope, const void *in,
+                                    void *out, size_t count, muster_type type,
+                                    const muster_call_options *options,
+                                    muster_operation *ret_operation);
+MUSTER_STATUS muster_allgatherv_init(muster_session *session, muster_scope scope, const void *in,
+                                     void *out, const size_t *counts, muster_type type,
+                                     const muster_call_options *options,
+                                     muster_operation *ret_operation);
+MUSTER_STATUS muster_gather_init(muster_session *session, muster_scope scope, const void *in,
+                                 void *out, size_t count, muster_type type, uint32_t root,
+                                 const muster_call_options *options,
+                                 muster_operation *ret_operation);
+MUSTER_STATUS muster_gatherv_init(muster_session *session, muster_scope scope, const void *in,
+                                  void *out, const size_t *counts, muster_type type, uint32_t root,
+                                  const muster_call_options *options,
+                                  muster_operation *ret_operation);
+MUSTER_STATUS muster_scatter_init(muster_session *session, muster_scope scope, const void *in,
+                                  void *out, size_t count, muster_type type, uint32_t root,
+                                  const muster_call_options *options,
+                                  muster_operation *ret_operation);
+MUSTER_STATUS muster_broadcast_init(muster_session *session, muster_scope scope, void *data,
+                                    size_t count, muster_type type, uint32_t root,
+                                    const muster_call_options *options,
+                                    muster_operation *ret_operation);
+MUSTER_STATUS muster_alltoall_init(muster_session *session, muster_scope scope, const void *in,
+                                   void *out, size_t count, muster_type type,
+                                   const muster_call_options *options,
+                                   muster_operation *ret_operation);
+MUSTER_STATUS muster_alltoallv_init(muster_session *session, muster_scope scope, const void *in,
+                                    const size_t *in_counts, void *out, const size_t *out_counts,
+                                    muster_type type, const muster_call_options *options,
+                                    muster_operation *ret_operation);
+MUSTER_STATUS muster_barrier_init(muster_session *session, muster_scope scope,
+                                  const muster_call_options *options,
+                                  muster_operation *ret_operation);
+
+/* Starts a persistent operation. Does not block. MUSTER_INVALID: it is in flight already, is not
+ * persistent, or its generation has ended. Otherwise as the start of a collective. */
+MUSTER_STATUS muster_start(muster_operation operation);
+
+/* Blocks until the operation is done, and returns its status. The limit is the operation's timeout,
+ * which counts the time that threads wait for it: a caller may compute for as long as it likes.
  * When its generation ends, an operation in flight ends with MUSTER_REJOIN; its handle stays valid
  * until it is consumed or the session is closed. MUSTER_INVALID: no operation in flight has this
  * handle, or another thread waits for it. */
@@ -121,7 +205,8 @@ MUSTER_STATUS muster_test(muster_operation operation, int *ret_done);
  * is not in flight or stands in the list twice, or the list is empty; *ret_index is unchanged. */
 MUSTER_STATUS muster_wait_any(const muster_operation *operations, size_t count, size_t *ret_index);
 
-/* Gives the handle up: the operation finishes by itself. */
+/* Gives the handle up: an operation in flight finishes by itself, and a persistent one that is not
+ * in flight is freed. */
 MUSTER_STATUS muster_detach(muster_operation operation);
 
 #ifdef __cplusplus

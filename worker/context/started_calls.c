@@ -27,6 +27,7 @@ struct muster_started_call {
     void **outputs;
     uint32_t list_size;
     int64_t started_ns; /* for the timeline */
+    bool persistent;    /* stays with its owner between its starts */
     bool detached;
     TAILQ_ENTRY(muster_started_call) order;
 };
@@ -127,7 +128,7 @@ static muster_status find_call(struct muster_context *context, const struct must
     return MUSTER_OK;
 }
 
-/* Starting ---------------------------------------------------------------------------------------
+/* Requests ---------------------------------------------------------------------------------------
  */
 
 /* The caller's lists of buffers need only stay until the call is started. */
@@ -230,16 +231,58 @@ static muster_status check_start(const struct muster_context *context,
     return MUSTER_OK;
 }
 
+/* A call that is ready to be launched. */
+static muster_status make_call_locked(struct muster_context *context,
+                                      const struct muster_request *request,
+                                      struct muster_started_call **ret_call)
+{
+    struct muster_started_calls *calls = &context->started;
+    struct muster_started_call *call = NULL;
+    TRY(muster_request_key(request, context->topology.ranks, calls->key));
+    TRY(find_call(context, request, &call));
+    int64_t limit_ns = request->deadline_ns == MUSTER_NEVER
+                           ? MUSTER_NEVER
+                           : request->deadline_ns - muster_clock_ns();
+    /* The analyzer does not see that MUSTER_OK means that there is one. */
+    call->in_flight.operation =
+        call->own.operation; /* NOLINT(clang-analyzer-core.NullDereference) */
+    call->in_flight.complete = complete;
+    call->in_flight.limit_ns = limit_ns;
+    call->detached = false;
+    call->persistent = false;
+    muster_status status = copy_request(call, request);
+    if (status != MUSTER_OK) {
+        free_call(call);
+        return status;
+    }
+    *ret_call = call;
+    return MUSTER_OK;
+}
+
+/* Starting ---------------------------------------------------------------------------------------
+ */
+
 /* Numbers the call, which makes the order of calls, and passes it to the engine. */
 static muster_status launch_locked(struct muster_started_calls *calls,
                                    struct muster_started_call *call)
 {
-    call->in_flight.launch.context |= CONTEXT_BIT;
-    call->in_flight.launch.sequence = calls->sequence + 1;
+    struct muster_context *context = call->context;
+    struct muster_launch *launch = &call->in_flight.launch;
+    call->started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
+    TRY(muster_context_prepare(context, &call->request, &call->own, &call->scratch, launch));
+    launch->context |= CONTEXT_BIT;
+    launch->deadline_ns = MUSTER_NEVER; /* the engine has a limit */
+    launch->sequence = calls->sequence + 1;
     TRY(muster_progress_engine_start(calls->engine, &call->in_flight));
     calls->sequence++;
     TAILQ_INSERT_TAIL(&calls->active, call, order);
     return MUSTER_OK;
+}
+
+static muster_status check_usable_locked(const struct muster_started_calls *calls)
+{
+    return calls->broken == MUSTER_OK ? MUSTER_OK
+                                      : muster_error_set(calls->broken, "%s", calls->broken_text);
 }
 
 muster_status muster_context_start(struct muster_context *context,
@@ -250,30 +293,41 @@ muster_status muster_context_start(struct muster_context *context,
     struct muster_started_call *call = NULL;
     TRY(check_start(context, request));
     AUTO_LOCK(&calls->mutex);
-    if (calls->broken != MUSTER_OK) {
-        return muster_error_set(calls->broken, "%s", calls->broken_text);
-    }
+    TRY(check_usable_locked(calls));
     release_detached_locked(calls);
-    TRY(muster_request_key(request, context->topology.ranks, calls->key));
-    TRY(find_call(context, request, &call));
-    /* The analyzer does not see that MUSTER_OK means that there is one. */
-    call->in_flight.operation =
-        call->own.operation; /* NOLINT(clang-analyzer-core.NullDereference) */
-    call->in_flight.complete = complete;
-    call->detached = false;
-    call->started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
-    muster_status status = copy_request(call, request);
-    if (status == MUSTER_OK) {
-        status = muster_context_prepare(context, &call->request, &call->own, &call->scratch,
-                                        &call->in_flight.launch);
-    }
-    status = status == MUSTER_OK ? launch_locked(calls, call) : status;
+    TRY(make_call_locked(context, request, &call));
+    muster_status status = launch_locked(calls, call);
     if (status != MUSTER_OK) {
         free_call(call);
         return status;
     }
     *ret_call = call;
     return MUSTER_OK;
+}
+
+muster_status muster_context_make_persistent(struct muster_context *context,
+                                             const struct muster_request *request,
+                                             struct muster_started_call **ret_call)
+{
+    TRY(check_start(context, request));
+    AUTO_LOCK(&context->started.mutex);
+    TRY(make_call_locked(context, request, ret_call));
+    (*ret_call)->persistent = true;
+    return MUSTER_OK;
+}
+
+muster_status muster_started_call_start(struct muster_started_call *call)
+{
+    struct muster_started_calls *calls = &call->context->started;
+    AUTO_LOCK(&calls->mutex);
+    TRY(check_usable_locked(calls));
+    release_detached_locked(calls);
+    return launch_locked(calls, call);
+}
+
+void muster_started_call_free(struct muster_started_call *call)
+{
+    free_call(call);
 }
 
 /* Ending -----------------------------------------------------------------------------------------
@@ -294,7 +348,7 @@ size_t muster_started_calls_wait_any(struct muster_started_call *const *calls, s
 {
     /* A call begins with its record in the engine. */
     return muster_progress_engine_wait_any(calls[0]->context->started.engine,
-                                           (const struct muster_in_flight *const *)calls, count,
+                                           (struct muster_in_flight *const *)calls, count,
                                            until_ns);
 }
 
@@ -310,7 +364,11 @@ muster_status muster_started_call_end(struct muster_started_call *call, uint32_t
         *ret_suspect = call->in_flight.suspect;
     }
     AUTO_LOCK(&calls->mutex);
-    release_locked(calls, call);
+    if (call->persistent) {
+        TAILQ_REMOVE(&calls->active, call, order);
+    } else {
+        release_locked(calls, call);
+    }
     return status;
 }
 
