@@ -268,8 +268,8 @@ MUSTER_API uint64_t muster_generation(const muster_session *session);
 /* Collectives --------------------------------------------------------------------------------- */
 
 /* Options of one call; NULL means all defaults. All members must give the same values, except for
- * timeout_ms, user_function and user_data. `size` is as in muster_options; a call whose options
- * lack it is MUSTER_INVALID. */
+ * timeout_ms, user_function, user_data and priority. `size` is as in muster_options; a call whose
+ * options lack it is MUSTER_INVALID. */
 typedef struct muster_call_options {
     /* sizeof(muster_call_options); muster_call_options_init() sets it. */
     size_t size;
@@ -289,6 +289,11 @@ typedef struct muster_call_options {
     /* For MUSTER_USER; must compute the same on all members. user_data is passed to it. */
     muster_user_function user_function;
     void *user_data;
+    /* Where several operations are in flight, the bytes of one with a higher priority go before
+     * those of others: an urgent one passes a long one at the next segment of 256 KiB at most. May
+     * differ between members. Default: 0. */
+    int32_t priority;
+    int32_t unused; /* 0 */
 } muster_call_options;
 
 /* muster_call_options_init(muster_call_options *options) fills in the size and all defaults, which

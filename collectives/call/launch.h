@@ -40,6 +40,7 @@ struct muster_launch {
      * operation can read; NULL: memory of the host. Borrowed. */
     const struct muster_gpu_memory *in_gpu, *out_gpu;
     int64_t deadline_ns; /* of muster_clock_ns() */
+    int32_t priority;    /* of its messages */
 };
 
 #endif

@@ -65,6 +65,7 @@ muster_status muster_context_prepare(const struct muster_context *context,
     launch->generation = context->generation;
     launch->context = context->number;
     launch->deadline_ns = request->deadline_ns;
+    launch->priority = request->priority;
     launch->reduction = muster_local_reduction(request);
     if (muster_collective_reduces(launch->shape.collective)) {
         launch->call.prescale = launch->reduction.prescale;

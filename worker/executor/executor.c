@@ -136,6 +136,7 @@ static void prepare_message(struct muster_step_message *message)
         .size_bytes = step->span.count * operation->element_size_bytes,
         .consume = step->kind == MUSTER_STEP_RECV_REDUCE ? consume_and_reduce : NULL,
         .element_size_bytes = (uint32_t)operation->element_size_bytes,
+        .priority = launch->priority,
         .done = when_done,
         .owner = message,
     };

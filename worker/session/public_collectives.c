@@ -65,6 +65,7 @@ static muster_status run(struct muster_session *session, muster_scope scope,
         request->postscale = complete.postscale;
         request->user_function = complete.user_function;
         request->user_data = complete.user_data;
+        request->priority = complete.priority;
         timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
     }
     request->deadline_ns = muster_clock_after_ms(timeout_ms);
