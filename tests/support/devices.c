@@ -8,7 +8,8 @@
 
 #define DEVICES(ROW) \
     ROW(host)        \
-    ROW(cuda)
+    ROW(cuda)        \
+    ROW(toy)
 
 #define DECLARE(name) extern const struct test_device name##_test_device;
 #define POINT_TO(name) &name##_test_device,
