@@ -98,7 +98,7 @@ struct muster_started_call;
 /* Starts a collective and returns at once. The buffers are the call's until it is ended; the
  * request and its lists are borrowed until this returns. All ranks start the same calls in the
  * same order. The time until the deadline of the request passes only while a thread waits for the
- * call. MUSTER_INVALID: the request is wrong in itself, or a buffer is memory of a GPU;
+ * call. MUSTER_INVALID: the request is wrong in itself, or a buffer is memory of a device;
  * MUSTER_REJOIN, MUSTER_FATAL: a call in flight has failed before, and none can be started any
  * more. */
 MUSTER_CHECKED muster_status muster_context_start(struct muster_context *context,

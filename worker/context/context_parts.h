@@ -7,7 +7,7 @@
  *   cached_operations.c     the cache
  *   launch.c                runs an operation on the buffers of a request
  *   local_work.c            what a rank does alone before and after that
- *   gpu_staging.c           buffers that are memory of a GPU
+ *   device_staging.c           buffers that are memory of a device
  *   shared_memory_launch.c  the operation in memory that the ranks share
  *   shared_memory_setup.c   creates that memory, by collectives of the context
  *   autotune.c              calls that try algorithms
@@ -25,7 +25,7 @@
 #include "worker/context/algorithm_choice.h"
 #include "worker/context/cached_operations.h"
 #include "worker/context/context.h"
-#include "worker/context/gpu_staging.h"
+#include "worker/context/device_staging.h"
 #include "worker/context/shared_memory_launch.h"
 #include "worker/context/started_calls.h"
 

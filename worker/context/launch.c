@@ -109,8 +109,8 @@ static muster_status fail(struct muster_context *context, const struct muster_la
 }
 
 /*
- * Buffers are memory of the host, or direct->pairs[0] says which are a GPU's that the links read;
- * direct may be NULL.
+ * Buffers are memory of the host, or direct->pairs[0] says which are a device's that the links
+ * read; direct may be NULL.
  *
  * The order: memory is reserved first, because the other ranks wait for an operation as soon as it
  * has a number. Then this rank's own buffers are gathered, which needs no other rank. Then the
@@ -120,7 +120,7 @@ static muster_status fail(struct muster_context *context, const struct muster_la
 static muster_status launch_with(struct muster_context *context,
                                  const struct muster_request *request,
                                  const struct muster_cached_operation *cached,
-                                 const struct muster_gpu_call *direct, uint8_t flags,
+                                 const struct muster_device_call *direct, uint8_t flags,
                                  uint32_t *ret_suspect)
 {
     int64_t started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
@@ -128,15 +128,15 @@ static muster_status launch_with(struct muster_context *context,
     TRY(muster_context_prepare(context, request, cached, &context->scratch, &launch));
     launch.call.flags |= flags;
     if (direct != NULL) {
-        const struct muster_gpu_pair *pair = &direct->pairs[0];
-        launch.in_gpu = pair->in_on_gpu ? &pair->in_memory : NULL;
-        launch.out_gpu = pair->out_on_gpu ? &pair->out_memory : NULL;
+        const struct muster_device_pair *pair = &direct->pairs[0];
+        launch.in_memory = pair->in_on_device ? &pair->in_memory : NULL;
+        launch.out_memory = pair->out_on_device ? &pair->out_memory : NULL;
     }
     launch.sequence = ++context->sequence;
     muster_status status = run(context, cached, &launch, ret_suspect);
     if (status == MUSTER_OK) {
-        status = launch.out_gpu != NULL ? muster_gpu_call_finish(&launch, &context->staging)
-                                        : muster_local_end(request, &launch);
+        status = launch.out_memory != NULL ? muster_device_call_finish(&launch)
+                                           : muster_local_end(request, &launch);
     }
     if (status != MUSTER_OK) {
         return fail(context, &launch, status);
@@ -146,9 +146,10 @@ static muster_status launch_with(struct muster_context *context,
     return MUSTER_OK;
 }
 
-/* Memory of a GPU ------------------------------------------------------------------------------ */
+/* Memory of a device ------------------------------------------------------------------------------
+ */
 
-/* One input that needs no scaling, over links that read memory of a GPU. */
+/* One input that needs no scaling, over links that read memory of a device. */
 static bool may_be_direct(const struct muster_context *context,
                           const struct muster_request *request,
                           const struct muster_cached_operation *cached)
@@ -156,22 +157,22 @@ static bool may_be_direct(const struct muster_context *context,
     bool scales = request->prescale != 0 && request->prescale != 1;
     return cached->operation != NULL && context->shared.memory == NULL &&
            request->buffer_count == 0 && !scales &&
-           muster_operation_reads_gpu(cached->operation, context->generation);
+           muster_operation_reads_devices(cached->operation, context->generation);
 }
 
 /* Not inlined: the call is some kilobytes of stack that other calls do not need. */
 static __attribute__((noinline)) muster_status
-launch_on_gpu(struct muster_context *context, const struct muster_request *request,
-              const struct muster_cached_operation *cached, uint8_t flags, uint32_t *ret_suspect)
+launch_on_device(struct muster_context *context, const struct muster_request *request,
+                 const struct muster_cached_operation *cached, uint8_t flags, uint32_t *ret_suspect)
 {
-    struct muster_gpu_call call = {.direct = may_be_direct(context, request, cached),
-                                   .timeline = muster_fabric_timeline(context->fabric)};
+    struct muster_device_call call = {.direct = may_be_direct(context, request, cached),
+                                      .timeline = muster_fabric_timeline(context->fabric)};
     muster_status status =
-        muster_gpu_call_begin(&call, &context->staging, request, &cached->launch);
+        muster_device_call_begin(&call, &context->staging, request, &cached->launch);
     if (status == MUSTER_OK) {
         TRY(launch_with(context, &call.request, cached, call.direct ? &call : NULL, flags,
                         ret_suspect));
-        status = muster_gpu_call_end(&call);
+        status = muster_device_call_end(&call);
     }
     return status == MUSTER_OK
                ? MUSTER_OK
@@ -184,7 +185,7 @@ muster_status muster_context_launch(struct muster_context *context,
                                     const struct muster_cached_operation *cached, uint8_t flags,
                                     uint32_t *ret_suspect)
 {
-    return muster_request_is_of_gpu(request)
-               ? launch_on_gpu(context, request, cached, flags, ret_suspect)
+    return muster_request_is_on_device(request)
+               ? launch_on_device(context, request, cached, flags, ret_suspect)
                : launch_with(context, request, cached, NULL, flags, ret_suspect);
 }

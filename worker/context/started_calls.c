@@ -222,10 +222,10 @@ static muster_status check_start(const struct muster_context *context,
         return muster_error_set(MUSTER_INVALID, "context %s: no call can be started here",
                                 context->name);
     }
-    if (muster_request_is_of_gpu(request)) {
+    if (muster_request_is_on_device(request)) {
         return muster_error_set(MUSTER_INVALID,
                                 "%s: calls in flight take memory of the host, and a buffer is "
-                                "memory of a GPU",
+                                "memory of a device",
                                 muster_collective_name(request->collective));
     }
     return MUSTER_OK;
