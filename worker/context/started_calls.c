@@ -45,6 +45,7 @@ static size_t key_bytes(const struct muster_request_key *key)
 static void free_call(struct muster_started_call *call)
 {
     muster_operation_destroy(call->own.operation);
+    muster_operation_order_finish(&call->own.order_of_blocks);
     free(call->scratch.memory);
     free(call->inputs);
     free(call->outputs);
@@ -75,6 +76,7 @@ static muster_status make_operation(struct muster_context *context,
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
     struct muster_cached_operation *own = &call->own;
+    TRY(muster_operation_order_init(&context->order, &own->launch.shape, &own->order_of_blocks));
     struct muster_plan plan = muster_context_plan(context, own);
     plan.memory = NULL; /* calls in flight run by messages */
     own->algorithm = own->key->algorithm;
@@ -166,7 +168,7 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
     struct muster_context *context = call->context;
     const struct muster_launch *launch = &in_flight->launch;
     if (status == MUSTER_OK) {
-        status = muster_local_end(&call->request, launch);
+        status = muster_local_end(&call->request, &call->own.order_of_blocks, launch);
     }
     if (status == MUSTER_OK) {
         atomic_fetch_add(&context->progress, 1);
