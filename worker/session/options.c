@@ -186,6 +186,7 @@ muster_status muster_settings_init(const muster_options *options,
         .measure = complete.measure != 0,
         .tune = complete.tune != 0,
         .reproducible = complete.reproducible != 0,
+        .encrypted = complete.tls_certificate != NULL,
     };
     muster_status status = copy_strings(&complete, &settings);
     if (status == MUSTER_OK) {
