@@ -267,6 +267,12 @@ MUSTER_API uint64_t muster_generation(const muster_session *session);
 
 /* Collectives --------------------------------------------------------------------------------- */
 
+/* Bits of muster_call_options.factors_set. */
+typedef enum muster_factor {
+    MUSTER_PRESCALE_SET = 1,
+    MUSTER_POSTSCALE_SET = 2,
+} muster_factor;
+
 /* Options of one call; NULL means all defaults. All members must give the same values, except for
  * timeout_ms, user_function, user_data and priority. `size` is as in muster_options; a call whose
  * options lack it is MUSTER_INVALID. */
@@ -283,17 +289,20 @@ typedef struct muster_call_options {
      * whatever the algorithm. A named algorithm that cannot do that is MUSTER_INVALID. 0: as the
      * session's option says. */
     int reproducible;
-    /* Scale factors of reductions: out = postscale x op(prescale x in). 0 and 1 both mean none. */
+    /* Scale factors of reductions: out = postscale x op(prescale x in). 0 means none, unless
+     * factors_set says otherwise. */
     double prescale;
     double postscale;
     /* For MUSTER_USER; must compute the same on all members. user_data is passed to it. */
     muster_user_function user_function;
     void *user_data;
+    /* MUSTER_PRESCALE_SET, MUSTER_POSTSCALE_SET or both: the factor counts as it stands, 0
+     * included. Default: 0. */
+    uint32_t factors_set;
     /* Where several operations are in flight, the bytes of one with a higher priority go before
      * those of others: an urgent one passes a long one at the next segment of 256 KiB at most. May
      * differ between members. Default: 0. */
     int32_t priority;
-    int32_t unused; /* 0 */
 } muster_call_options;
 
 /* muster_call_options_init(muster_call_options *options) fills in the size and all defaults, which

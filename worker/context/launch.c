@@ -157,7 +157,7 @@ static bool may_be_direct(const struct muster_context *context,
                           const struct muster_request *request,
                           const struct muster_cached_operation *cached)
 {
-    bool scales = request->prescale != 0 && request->prescale != 1;
+    bool scales = muster_request_prescale(request) != 1;
     return cached->operation != NULL && context->shared.memory == NULL &&
            request->buffer_count == 0 && !scales &&
            !muster_operation_order_copies(&cached->order_of_blocks) &&

@@ -5,11 +5,6 @@
 
 #include "collectives/reduce/reduce.h"
 
-static double given_factor(double factor)
-{
-    return factor == 0 ? 1 : factor;
-}
-
 struct muster_reduction muster_local_reduction(const struct muster_request *request)
 {
     return (struct muster_reduction){
@@ -17,8 +12,8 @@ struct muster_reduction muster_local_reduction(const struct muster_request *requ
         .op = request->op,
         .user_function = request->user_function,
         .user_data = request->user_data,
-        .prescale = given_factor(request->prescale),
-        .postscale = given_factor(request->postscale),
+        .prescale = muster_request_prescale(request),
+        .postscale = muster_request_postscale(request),
     };
 }
 

@@ -120,6 +120,10 @@ void muster_transports_read_environment(muster_options *options);
 MUSTER_CHECKED muster_status
 muster_transports_parse(const muster_options *options, const char *only,
                         struct muster_transport_settings **ret_settings);
+/* Whether a transport that the settings do not contain has an active device on this machine. Writes
+ * one line that names the device and the option. */
+bool muster_transports_find_unused(const struct muster_transport_settings *settings, char *ret_text,
+                                   size_t size);
 /* Accepts NULL. */
 void muster_transport_settings_destroy(struct muster_transport_settings *settings);
 

@@ -63,6 +63,7 @@ static muster_status run(struct muster_session *session, muster_scope scope,
         request->reproducible = request->reproducible || complete.reproducible != 0;
         request->prescale = complete.prescale;
         request->postscale = complete.postscale;
+        request->factors_set = complete.factors_set;
         request->user_function = complete.user_function;
         request->user_data = complete.user_data;
         request->priority = complete.priority;

@@ -282,6 +282,16 @@ static void call_badly(struct crew_member *member)
     MEMBER_OK(member, muster_allreduce(session, MUSTER_GLOBAL, data, data, 1, MUSTER_INT32,
                                        MUSTER_SUM, &options));
     MEMBER_CHECK(member, data[0] == 2); /* neither option is read */
+    options.size = offsetof(muster_call_options, factors_set);
+    options.prescale = 0;
+    options.factors_set = MUSTER_PRESCALE_SET;
+    MEMBER_OK(member, muster_allreduce(session, MUSTER_GLOBAL, data, data, 1, MUSTER_INT32,
+                                       MUSTER_SUM, &options));
+    MEMBER_CHECK(member, data[0] == 4); /* 0 is no factor in the older header */
+    options.size = sizeof options;
+    MEMBER_OK(member, muster_allreduce(session, MUSTER_GLOBAL, data, data, 1, MUSTER_INT32,
+                                       MUSTER_SUM, &options));
+    MEMBER_CHECK(member, data[0] == 0);
     MEMBER_CHECK(member, muster_rank(session, (muster_scope)7) == UINT32_MAX);
     MEMBER_CHECK(member, muster_size(session, (muster_scope)7) == 0);
 }
