@@ -23,6 +23,9 @@ struct muster_plan {
     /* INPUT and OUTPUT share memory. It matters in alltoall(v) and pairwise_exchange only, which
      * then need scratch for a copy; in all other collectives a schedule is right either way. */
     bool in_place;
+    /* Promises that the schedule is to make. */
+    bool keep_input;      /* as if in place: collectives/schedule/keep_input.h */
+    bool finish_together; /* no rank finishes before all have started */
     const struct muster_memory_reach *memory; /* borrowed; NULL: the ranks share no memory */
     uint32_t variant; /* of the algorithm, if it has variants; set by muster_schedule_generate() and
                          its like, from the algorithm's number */

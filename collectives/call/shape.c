@@ -94,6 +94,22 @@ bool muster_collective_in_place_counts(enum muster_collective collective)
            collective == MUSTER_PAIRWISE_EXCHANGE;
 }
 
+bool muster_collective_synchronizes(enum muster_collective collective)
+{
+    switch (collective) {
+    case MUSTER_ALLREDUCE:
+    case MUSTER_REDUCE_SCATTER:
+    case MUSTER_ALLGATHER:
+    case MUSTER_ALLGATHERV:
+    case MUSTER_ALLTOALL:
+    case MUSTER_ALLTOALLV:
+    case MUSTER_BARRIER:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Buffers -------------------------------------------------------------------------------------- */
 
 static struct muster_span block_of(const struct muster_shape *shape, const uint64_t *bounds,
