@@ -78,6 +78,7 @@ static struct muster_plan plan_of(const struct muster_context *context,
 {
     const struct muster_shape *shape = &call->base.shape;
     bool ordered = (call->base.call.flags & MUSTER_CALL_ORDERED) != 0;
+    uint32_t flags = call->key->flags;
     return (struct muster_plan){.collective = shape->collective,
                                 .topology = &context->topology,
                                 .rank = shape->rank,
@@ -86,7 +87,9 @@ static struct muster_plan plan_of(const struct muster_context *context,
                                 .input_bounds = shape->input_bounds,
                                 .output_bounds = shape->output_bounds,
                                 .reduction_order = ordered ? context->reduction_order : NULL,
-                                .in_place = (call->key->flags & MUSTER_KEY_IN_PLACE) != 0};
+                                .in_place = (flags & MUSTER_KEY_IN_PLACE) != 0,
+                                .keep_input = (flags & MUSTER_KEY_KEEP_INPUT) != 0,
+                                .finish_together = (flags & MUSTER_KEY_FINISH_TOGETHER) != 0};
 }
 
 /* call holds its key. */
