@@ -46,9 +46,9 @@ static const char *yes_or_no(bool yes)
     return yes ? "yes" : "no";
 }
 
-/* The first flag that differs. */
+/* The first of these flags that differs. */
 static void print_flags(const struct muster_call *here, const struct muster_call *there,
-                        char *ret_text, size_t size)
+                        uint8_t mask, char *ret_text, size_t size)
 {
     static const struct {
         uint8_t flag;
@@ -57,21 +57,19 @@ static void print_flags(const struct muster_call *here, const struct muster_call
                  {MUSTER_CALL_KEEPS_INPUT, "keep_input"},
                  {MUSTER_CALL_FINISHES_TOGETHER, "finish_together"},
                  {MUSTER_CALL_TUNED, "tuning"}};
+    (void)snprintf(ret_text, size, "flags %#x here, %#x there", here->flags, there->flags);
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
         bool mine = has_flag(here, flags[i].flag);
-        if (mine != has_flag(there, flags[i].flag)) {
+        if ((flags[i].flag & mask) != 0 && mine != has_flag(there, flags[i].flag)) {
             (void)snprintf(ret_text, size, "%s %s here, %s there", flags[i].name, yes_or_no(mine),
                            yes_or_no(!mine));
             return;
         }
     }
-    (void)snprintf(ret_text, size, "flags %#x here, %#x there", here->flags, there->flags);
 }
 
-static uint8_t asked(const struct muster_call *call)
-{
-    return call->flags & (uint8_t)~MUSTER_CALL_TUNED;
-}
+/* All flags but the one that the library sets itself. */
+enum { ASKED = (uint8_t)~MUSTER_CALL_TUNED };
 
 /* Compares what a user is most likely to have got wrong first. */
 bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
@@ -101,15 +99,15 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
     } else if (here->root != there->root) {
         (void)snprintf(ret_text, size, "root %" PRIu32 " here, %" PRIu32 " there", here->root,
                        there->root);
-    } else if (asked(here) != asked(there)) {
-        print_flags(here, there, ret_text, size);
+    } else if (((here->flags ^ there->flags) & ASKED) != 0) {
+        print_flags(here, there, ASKED, ret_text, size);
     } else if (here->algorithm != there->algorithm) {
         char names[2][MUSTER_ALGORITHM_NAME_SIZE];
         muster_algorithm_print(here->algorithm, names[0], sizeof names[0]);
         muster_algorithm_print(there->algorithm, names[1], sizeof names[1]);
         (void)snprintf(ret_text, size, "algorithm %s here, %s there", names[0], names[1]);
     } else if (here->flags != there->flags) {
-        print_flags(here, there, ret_text, size);
+        print_flags(here, there, MUSTER_CALL_TUNED, ret_text, size);
     } else {
         return true;
     }
