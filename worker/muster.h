@@ -303,6 +303,18 @@ typedef struct muster_call_options {
      * those of others: an urgent one passes a long one at the next segment of 256 KiB at most. May
      * differ between members. Default: 0. */
     int32_t priority;
+    /* 1: a call in place overwrites no element of its input except with the result, so that a call
+     * which fails on MUSTER_REJOIN or MUSTER_RETRY leaves each element either as it was or as the
+     * result, on each member independently. (The result of a reduction: all members' inputs, before
+     * the quotient of AVERAGE and postscale.) As long as one member has not made the call, no
+     * member's input has changed. It takes scratch memory of up to the call's size. A call that is
+     * not in place leaves its input as it was anyway, and costs no more. 0: a call in place that
+     * fails leaves its buffer undefined. */
+    int keep_input;
+    /* 1: the call returns MUSTER_OK on no member before all members have made it. That is so anyway
+     * in allreduce, reduce_scatter, allgather(v), alltoall(v) and barrier; broadcast, reduce,
+     * gather(v) and scatter get a few empty messages more. 0: some members may finish earlier. */
+    int finish_together;
 } muster_call_options;
 
 /* muster_call_options_init(muster_call_options *options) fills in the size and all defaults, which

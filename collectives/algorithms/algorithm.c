@@ -232,7 +232,7 @@ muster_status muster_schedule_generate(size_t algorithm, const struct muster_pla
     }
     struct muster_schedule schedule;
     TRY(muster_builder_finish(&builder, &schedule));
-    status = plan->keep_input ? muster_promise_keep(&varied, &schedule) : MUSTER_OK;
+    status = muster_promise_keep(&varied, &schedule);
     if (status != MUSTER_OK) {
         muster_schedule_finish(&schedule);
         return status;

@@ -65,5 +65,7 @@ void muster_promise_add_closing_formula(const struct muster_plan *plan,
 
 muster_status muster_promise_keep(const struct muster_plan *plan, struct muster_schedule *schedule)
 {
-    return muster_schedule_keep_input(schedule, plan->in_place && closes_behind(plan));
+    return plan->keep_input && plan->in_place
+               ? muster_schedule_keep_input(schedule, closes_behind(plan))
+               : MUSTER_OK;
 }

@@ -29,7 +29,7 @@ void muster_promise_end(const struct muster_plan *plan, struct muster_builder *b
 void muster_promise_add_closing_formula(const struct muster_plan *plan,
                                         struct muster_formula *formula);
 
-/* MUSTER_FATAL: no memory. */
+/* Does nothing out of place, or if the promise is not asked for. MUSTER_FATAL: no memory. */
 MUSTER_CHECKED muster_status muster_promise_keep(const struct muster_plan *plan,
                                                  struct muster_schedule *schedule);
 

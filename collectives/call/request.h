@@ -37,6 +37,8 @@ struct muster_request {
     const char *algorithm;     /* by name; NULL: chosen */
     bool untuned;              /* choose by predicted cost, whatever autotuning has found */
     bool reproducible;         /* the result depends on the members' `order` only */
+    bool keep_input;           /* promises: see muster_plan */
+    bool finish_together;
     int64_t deadline_ns;
     int32_t priority; /* of its messages on a link: a higher one goes first */
 };
@@ -60,6 +62,8 @@ enum muster_key_flag {
     MUSTER_KEY_INPUT_BOUNDS = 8,
     MUSTER_KEY_OUTPUT_BOUNDS = 16,
     MUSTER_KEY_NAMED = 32, /* the algorithm is named, not selected */
+    MUSTER_KEY_KEEP_INPUT = 64,
+    MUSTER_KEY_FINISH_TOGETHER = 128, /* and it needs a closing round */
 };
 
 /* Everything of a request that its check and its schedule depend on; buffers, factors, the user's

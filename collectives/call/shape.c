@@ -94,6 +94,11 @@ bool muster_collective_in_place_counts(enum muster_collective collective)
            collective == MUSTER_PAIRWISE_EXCHANGE;
 }
 
+bool muster_collective_overwrites_input(enum muster_collective collective)
+{
+    return muster_collective_reduces(collective) || muster_collective_in_place_counts(collective);
+}
+
 bool muster_collective_synchronizes(enum muster_collective collective)
 {
     switch (collective) {

@@ -148,7 +148,7 @@ static muster_status check_walk(const struct muster_shape *shapes, const struct 
         return check_both(shapes, walk, observer);
     }
     TRY(check_races(shapes, walk, in_place));
-    TRY(muster_check_values(shapes, walk, in_place, observer, NULL));
+    TRY(muster_check_values(shapes, walk, in_place, in_place ? observer : NULL, NULL));
     return keeps && in_place ? muster_check_late_output(walk) : MUSTER_OK;
 }
 

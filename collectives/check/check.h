@@ -47,7 +47,8 @@ MUSTER_CHECKED muster_status muster_check(const struct muster_shape *shapes,
                                           const struct muster_schedule *schedules, uint32_t ranks,
                                           bool in_place, struct muster_check_result *ret_result);
 
-/* Proves these promises, too: of enum muster_check_promise, as a set of bits. */
+/* Proves these promises, too: of enum muster_check_promise, as a set of bits. That an alltoall(v)
+ * or a pairwise_exchange keeps its input is proven of schedules for calls in place only. */
 MUSTER_CHECKED muster_status muster_check_promises(const struct muster_shape *shapes,
                                                    const struct muster_schedule *schedules,
                                                    uint32_t ranks, bool in_place, unsigned promises,

@@ -115,7 +115,9 @@ static bool is_possible(const struct muster_plan *plan, size_t element_size_byte
                         enum muster_memory_method method)
 {
     if (method == MUSTER_MEMORY_BUFFERS) {
-        return plan->memory->buffers && plan->collective != MUSTER_BARRIER;
+        /* A rank that gives up returns its buffers to its caller, who may change them while others
+         * read. These find out before they return, but may have written to their own by then. */
+        return plan->memory->buffers && plan->collective != MUSTER_BARRIER && !plan->keep_input;
     }
     if (method == MUSTER_MEMORY_SHARES) {
         return plan->collective == MUSTER_ALLREDUCE &&

@@ -150,7 +150,8 @@ struct walk {
 };
 
 /* Call number i of an algorithm: i stands for a count and a way of placing the buffers. The type,
- * the operation, the root and, where there is a choice, even or uneven blocks vary with each call.
+ * the operation, the promises, the root and, where there is a choice, even or uneven blocks vary
+ * with each call.
  */
 static void run_call(struct walk *walk, size_t algorithm, size_t i)
 {
@@ -171,6 +172,8 @@ static void run_call(struct walk *walk, size_t algorithm, size_t i)
     bool uneven = muster_collective_needs_bounds(collective) ||
                   (collective == MUSTER_REDUCE_SCATTER && (i / ways) % 2 == 1);
     const size_t call = walk->calls[collective]++;
+    request.keep_input = call % 3 == 1;
+    request.finish_together = call % 4 == 1;
     pattern_pair(call % pattern_pairs(), &request.type, &request.op);
     if (muster_collective_has_root(request.collective)) {
         request.root = (uint32_t)(call % member->group->size);

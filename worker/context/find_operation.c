@@ -48,7 +48,7 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
 {
     const struct muster_shape *shape = &cached->launch.shape;
     bool ordered = (cached->launch.call.flags & MUSTER_CALL_ORDERED) != 0;
-    bool in_place = (cached->key->flags & MUSTER_KEY_IN_PLACE) != 0;
+    uint32_t flags = cached->key->flags;
     struct muster_plan plan = {
         .collective = shape->collective,
         .topology = &context->topology,
@@ -58,7 +58,9 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
         .input_bounds = shape->input_bounds,
         .output_bounds = shape->output_bounds,
         .reduction_order = ordered ? context->reduction_order : NULL,
-        .in_place = in_place,
+        .in_place = (flags & MUSTER_KEY_IN_PLACE) != 0,
+        .keep_input = (flags & MUSTER_KEY_KEEP_INPUT) != 0,
+        .finish_together = (flags & MUSTER_KEY_FINISH_TOGETHER) != 0,
         .memory = context->shared.memory != NULL ? &context->shared.reach : NULL,
     };
     muster_caller_order_plan(&context->order, &cached->order_of_blocks, &plan);

@@ -25,10 +25,10 @@ static bool gathers(const struct muster_request *request, const struct muster_la
 }
 
 /* Whether it is gathered in the output buffer: that one must be as long as the input on every rank,
- * and the schedule must read it before it writes it. */
+ * the schedule must read it before it writes it, and it may be no input that is kept. */
 static bool gathers_in_output(const struct muster_launch *launch)
 {
-    return launch->shape.collective == MUSTER_ALLREDUCE;
+    return launch->shape.collective == MUSTER_ALLREDUCE && !launch->keeps;
 }
 
 /* Copies in another order ---------------------------------------------------------------------- */

@@ -46,7 +46,7 @@ static void read_environment(muster_options *options)
  * would give it values. */
 _Static_assert(offsetof(muster_options, timeline) + sizeof(char *) == sizeof(muster_options),
                "muster_options ends with padding");
-_Static_assert(offsetof(muster_call_options, priority) + sizeof(int32_t) ==
+_Static_assert(offsetof(muster_call_options, finish_together) + sizeof(int) ==
                    sizeof(muster_call_options),
                "muster_call_options ends with padding");
 

@@ -67,6 +67,8 @@ static muster_status run(struct muster_session *session, muster_scope scope,
         request->user_function = complete.user_function;
         request->user_data = complete.user_data;
         request->priority = complete.priority;
+        request->keep_input = complete.keep_input != 0;
+        request->finish_together = complete.finish_together != 0;
         timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
     }
     request->deadline_ns = muster_clock_after_ms(timeout_ms);

@@ -23,6 +23,7 @@ static uint64_t scratch_to(bool keep_input, const char *name, uint32_t ranks, ui
                                    .topology = &topology,
                                    .rank = rank,
                                    .count = count,
+                                   .in_place = keep_input,
                                    .keep_input = keep_input};
         struct muster_schedule schedule;
         assert_int_equal(muster_schedule_generate(algorithm, &plan, &schedule), MUSTER_OK);
