@@ -461,6 +461,16 @@ MUSTER_API MUSTER_CHECKED muster_status muster_broadcast_buffers(
     muster_session *session, muster_scope scope, void *const *buffers, size_t buffer_count,
     size_t count, muster_type type, uint32_t root, const muster_call_options *options);
 
+/* Several ranges as one buffer ---------------------------------------------------------------- */
+
+/* So many elements of memory. */
+typedef struct muster_range {
+    void *address; /* aligned for the type; may be NULL if count is 0 */
+    size_t count;
+} muster_range;
+
+#define MUSTER_RANGES_MAX 65536 /* in one list */
+
 /* Returns when every member has called it. */
 MUSTER_API MUSTER_CHECKED muster_status muster_barrier(muster_session *session, muster_scope scope,
                                                        const muster_call_options *options);
