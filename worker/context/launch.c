@@ -122,8 +122,7 @@ static muster_status launch_with(struct muster_context *context,
     uint64_t scratch_bytes = aligned(cached->scratch_bytes);
     TRY(reserve_scratch(context, scratch_bytes + muster_local_scratch_bytes(request, &launch)));
     launch.scratch = context->scratch;
-    launch.in = muster_local_begin(request, &launch, (char *)context->scratch + scratch_bytes);
-    launch.out = request->out;
+    muster_local_begin(request, &launch, (char *)context->scratch + scratch_bytes);
     if (direct != NULL) {
         const struct muster_gpu_pair *pair = &direct->pairs[0];
         launch.in_gpu = pair->in_on_gpu ? &pair->in_memory : NULL;

@@ -18,9 +18,9 @@ struct muster_reduction muster_local_reduction(const struct muster_request *requ
 uint64_t muster_local_scratch_bytes(const struct muster_request *request,
                                     const struct muster_launch *launch);
 
-/* Returns the buffer that the operation uses as INPUT. */
-const void *muster_local_begin(const struct muster_request *request,
-                               const struct muster_launch *launch, void *scratch);
+/* Fills the launch's buffers and ranges. INPUT is the caller's, or what was made of it. */
+void muster_local_begin(const struct muster_request *request, struct muster_launch *launch,
+                        void *scratch);
 
 /* Computes the results from what the operation has left in OUTPUT. Always MUSTER_OK. */
 MUSTER_CHECKED muster_status muster_local_end(const struct muster_request *request,

@@ -10,6 +10,7 @@
 #include "worker/base/thread.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/local_work.h"
+#include "worker/context/ranges.h"
 #include "worker/trace/timeline.h"
 
 enum {
@@ -31,7 +32,8 @@ struct muster_started_call {
     const void **inputs;           /* [list_size] */
     void **outputs;
     uint32_t list_size;
-    int64_t started_ns; /* for the timeline */
+    struct muster_bound_ranges ranges; /* of the request */
+    int64_t started_ns;                /* for the timeline */
     bool detached;
     TAILQ_ENTRY(muster_started_call) order;
 };
@@ -52,6 +54,7 @@ static void free_call(struct muster_started_call *call)
     free(call->scratch);
     free(call->inputs);
     free(call->outputs);
+    muster_bound_ranges_finish(&call->ranges);
     free(call->key);
     free(call);
 }
@@ -216,8 +219,7 @@ static muster_status prepare(struct muster_started_call *call)
     }
     TRY(reserve_scratch(call, scratch_bytes + muster_local_scratch_bytes(request, launch)));
     launch->scratch = call->scratch;
-    launch->in = muster_local_begin(request, launch, (char *)call->scratch + scratch_bytes);
-    launch->out = request->out;
+    muster_local_begin(request, launch, (char *)call->scratch + scratch_bytes);
     return MUSTER_OK;
 }
 
@@ -305,14 +307,21 @@ static muster_status launch_locked(struct muster_started_calls *calls,
     return MUSTER_OK;
 }
 
-muster_status muster_context_start(struct muster_context *context,
-                                   const struct muster_request *request,
-                                   struct muster_started_call **ret_call)
+/* Ranges are bound before the call is found, whose lists they become. */
+static void take_ranges(struct muster_started_calls *calls, struct muster_started_call *call)
+{
+    const struct muster_bound_ranges bound = calls->ranges;
+    calls->ranges = call->ranges;
+    call->ranges = bound;
+    muster_request_move_ranges(&call->request, &calls->ranges, &call->ranges);
+}
+
+static muster_status start_locked(struct muster_context *context,
+                                  const struct muster_request *request,
+                                  struct muster_started_call **ret_call)
 {
     struct muster_started_calls *calls = &context->started;
     struct muster_started_call *call = NULL;
-    TRY(check_start(context, request));
-    AUTO_LOCK(&calls->mutex);
     if (calls->broken != MUSTER_OK) {
         return muster_error_set(calls->broken, "%s", calls->broken_text);
     }
@@ -325,6 +334,7 @@ muster_status muster_context_start(struct muster_context *context,
     call->detached = false;
     call->started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
     muster_status status = copy_request(call, request);
+    take_ranges(calls, call);
     status = status == MUSTER_OK ? prepare(call) : status;
     status = status == MUSTER_OK ? launch_locked(calls, call) : status;
     if (status != MUSTER_OK) {
@@ -333,6 +343,20 @@ muster_status muster_context_start(struct muster_context *context,
     }
     *ret_call = call;
     return MUSTER_OK;
+}
+
+muster_status muster_context_start(struct muster_context *context,
+                                   const struct muster_request *request,
+                                   struct muster_started_call **ret_call)
+{
+    TRY(check_start(context, request));
+    AUTO_LOCK(&context->started.mutex);
+    if (request->ranges == NULL) {
+        return start_locked(context, request, ret_call);
+    }
+    struct muster_request bound;
+    TRY(muster_context_bind_ranges(request, &context->started.ranges, &bound));
+    return start_locked(context, &bound, ret_call);
 }
 
 /* Ending -----------------------------------------------------------------------------------------
@@ -422,6 +446,7 @@ void muster_started_calls_finish(struct muster_started_calls *calls)
         free_call(each);
     }
     free_idle(calls);
+    muster_bound_ranges_finish(&calls->ranges);
     free(calls->key);
     pthread_mutex_destroy(&calls->mutex);
 }
