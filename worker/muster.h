@@ -475,6 +475,41 @@ MUSTER_STATUS muster_broadcast_buffers(muster_session *session, muster_scope sco
 MUSTER_STATUS muster_barrier(muster_session *session, muster_scope scope,
                              const muster_call_options *options);
 
+/* Several ranges as one buffer ---------------------------------------------------------------- */
+
+/* So many elements of memory. */
+typedef struct muster_range {
+    void *address; /* aligned for the type; may be NULL if count is 0 */
+    size_t count;
+} muster_range;
+
+#define MUSTER_RANGES_MAX 65536 /* in one list */
+
+/* An allreduce of several ranges as if they were one buffer: element n of the concatenated `outs` =
+ * op over all members' element n of the concatenated `ins`. Nothing is copied together first.
+ *
+ * The number of ranges and their counts may differ between members, and between `ins` and `outs`;
+ * only the total number of elements must be the same. A member may also call muster_allreduce()
+ * with one buffer of so many elements. Empty ranges have no effect.
+ *
+ * The ranges of a list must not overlap, except those of `ins`, or of `outs`, that are the same
+ * list: in place is when both lists have the same ranges. Otherwise no range of `ins` may overlap
+ * one of `outs`. The lists are borrowed until the call returns, and are memory of the host, as are
+ * the ranges.
+ *
+ * Blocks and fails as muster_allreduce() does. MUSTER_INVALID also names a wrong range by its
+ * number. */
+MUSTER_STATUS muster_allreduce_ranges(muster_session *session, muster_scope scope,
+                                      const muster_range *ins, const muster_range *outs,
+                                      size_t range_count, muster_type type, muster_op op,
+                                      const muster_call_options *options);
+
+/* Copies the ranges of the root, as if they were one buffer, to the ranges of all members. */
+MUSTER_STATUS muster_broadcast_ranges(muster_session *session, muster_scope scope,
+                                      const muster_range *ranges, size_t range_count,
+                                      muster_type type, uint32_t root,
+                                      const muster_call_options *options);
+
 /* Memory -------------------------------------------------------------------------------------- */
 
 /* Allocates memory for buffers of collectives, page-aligned and zeroed. Members of this host map it

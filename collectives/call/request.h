@@ -12,6 +12,8 @@
 
 #include "collectives/call/launch.h"
 
+struct muster_given_ranges; /* request_ranges.h */
+
 /* Unused fields are 0; a broadcast's data is `out`. Root and count are those of struct
  * muster_shape. */
 struct muster_request {
@@ -19,6 +21,11 @@ struct muster_request {
     const void *in;
     void *out;
     uint64_t count;
+    /* Instead of in, out and count: several ranges (request_ranges.h), which are to be bound first;
+     * or NULL. */
+    const struct muster_given_ranges *ranges;
+    /* Bound ones: what lies where in and out begin; see struct muster_launch. */
+    const struct muster_range_list *in_ranges, *out_ranges;
     /* Instead of count: the elements of each block of a buffer, [ranks], borrowed until the call
      * returns; or NULL. */
     const size_t *in_counts;

@@ -12,6 +12,7 @@
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
 #include "worker/context/context_parts.h"
+#include "worker/context/ranges.h"
 
 /* Making -------------------------------------------------------------------------------------- */
 
@@ -122,6 +123,7 @@ void muster_context_destroy(struct muster_context *context)
     pthread_mutex_destroy(&context->mutex);
     free(context->scratch.memory);
     free(context->staging.memory);
+    muster_bound_ranges_finish(&context->ranges);
     free(context->ranks);
     free(context->reduction_order);
     muster_caller_order_finish(&context->order);
@@ -254,6 +256,11 @@ muster_status muster_context_run(struct muster_context *context,
     }
     if (context->broken != MUSTER_OK) {
         return muster_error_set(context->broken, "%s", context->broken_text);
+    }
+    struct muster_request bound;
+    if (request->ranges != NULL) {
+        TRY(muster_context_bind_ranges(request, &context->ranges, &bound));
+        request = &bound;
     }
     struct muster_cached_operation *cached;
     TRY(muster_context_find(context, request, &cached));

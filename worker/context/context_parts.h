@@ -8,7 +8,8 @@
  *   cached_operations.c     the cache
  *   launch.c                runs an operation on the buffers of a request
  *   local_work.c            what a rank does alone before and after that
- *   device_staging.c           buffers that are memory of a device
+ *   ranges.c                calls on several ranges
+ *   device_staging.c        buffers that are memory of a device
  *   shared_memory_launch.c  the operation in memory that the ranks share
  *   shared_memory_setup.c   creates that memory, by collectives of the context
  *   autotune.c              calls that try algorithms
@@ -64,6 +65,7 @@ struct muster_context {
     struct muster_tuning tuning;
     struct muster_scratch scratch;
     struct muster_staging staging;
+    struct muster_bound_ranges ranges;   /* of the present call */
     struct muster_context_memory shared; /* shared.memory is NULL where the ranks share none */
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];

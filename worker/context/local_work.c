@@ -110,14 +110,34 @@ uint64_t muster_local_scratch_bytes(const struct muster_request *request,
     return order->output.blocks == 0 ? input_bytes : aligned(input_bytes) + launch->sizes.out_bytes;
 }
 
+/* Scales the input into the output, part by part. */
+static void gather_ranges(const struct muster_request *request, const struct muster_launch *launch)
+{
+    struct muster_place target = {.base = request->out, .ranges = request->out_ranges};
+    struct muster_place source = {.base = (char *)request->in, .ranges = request->in_ranges};
+    uint64_t element_bytes = muster_type_size_bytes(request->type);
+    uint64_t size = 0;
+    for (uint64_t left = launch->sizes.in_bytes; left > 0; left -= size) {
+        size = left;
+        char *to = muster_place_at(&target, &size);
+        const void *from = muster_place_at(&source, &size);
+        muster_reduction_gather(&launch->reduction, to, &from, 1, size / element_bytes);
+        target = muster_place_advance(target, size);
+        source = muster_place_advance(source, size);
+    }
+}
+
 void muster_local_begin(const struct muster_request *request,
                         const struct muster_operation_order *order, void *scratch,
                         struct muster_launch *launch)
 {
     launch->in = request->in;
     launch->out = request->out;
+    launch->in_ranges = request->in_ranges;
+    launch->out_ranges = request->out_ranges;
     if (launch->shape.collective == MUSTER_BROADCAST) {
         launch->in = request->out;
+        launch->in_ranges = request->out_ranges;
         return;
     }
     if (order->output.blocks > 0) {
@@ -126,6 +146,11 @@ void muster_local_begin(const struct muster_request *request,
     if (order->input.blocks > 0) {
         gather_in_order(request, launch, &order->input, scratch);
         launch->in = scratch;
+    } else if (gathers(request, launch) &&
+               (request->in_ranges != NULL || request->out_ranges != NULL)) {
+        gather_ranges(request, launch);
+        launch->in = request->out;
+        launch->in_ranges = request->out_ranges;
     } else if (gathers(request, launch)) {
         void *target = gathers_in_output(launch) ? request->out : scratch;
         bool several = request->buffer_count > 0;
@@ -136,6 +161,17 @@ void muster_local_begin(const struct muster_request *request,
     }
 }
 
+static void finish_ranges(const struct muster_request *request, const struct muster_launch *launch)
+{
+    const struct muster_range_list *list = request->out_ranges;
+    uint64_t element_bytes = muster_type_size_bytes(request->type);
+    for (size_t i = 0; i < list->count; i++) {
+        uint64_t size = list->runs[i + 1].begin_bytes - list->runs[i].begin_bytes;
+        muster_reduction_finish(&launch->reduction, list->runs[i].address, size / element_bytes,
+                                launch->contributions);
+    }
+}
+
 muster_status muster_local_end(const struct muster_request *request,
                                const struct muster_operation_order *order,
                                const struct muster_launch *launch)
@@ -143,7 +179,10 @@ muster_status muster_local_end(const struct muster_request *request,
     if (order->output.blocks > 0) {
         scatter_in_order(request, launch, &order->output);
     }
-    if (muster_collective_reduces(launch->shape.collective)) {
+    bool reduces = muster_collective_reduces(launch->shape.collective);
+    if (reduces && request->out_ranges != NULL) {
+        finish_ranges(request, launch);
+    } else if (reduces) {
         muster_reduction_finish(&launch->reduction, request->out, launch->sizes.out_count,
                                 launch->contributions);
     }

@@ -20,7 +20,7 @@ uint64_t muster_local_scratch_bytes(const struct muster_request *request,
                                     const struct muster_operation_order *order,
                                     const struct muster_launch *launch);
 
-/* Sets launch->in and launch->out, the buffers that the operation uses as INPUT and OUTPUT. */
+/* Fills the buffers that the operation uses as INPUT and OUTPUT, and their ranges. */
 void muster_local_begin(const struct muster_request *request,
                         const struct muster_operation_order *order, void *scratch,
                         struct muster_launch *launch);

@@ -10,6 +10,7 @@
 #include "worker/base/thread.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/local_work.h"
+#include "worker/context/ranges.h"
 #include "worker/trace/timeline.h"
 
 enum {
@@ -26,8 +27,9 @@ struct muster_started_call {
     const void **inputs;           /* [list_size] */
     void **outputs;
     uint32_t list_size;
-    int64_t started_ns; /* for the timeline */
-    bool persistent;    /* stays with its owner between its starts */
+    struct muster_bound_ranges ranges; /* of the request */
+    int64_t started_ns;                /* for the timeline */
+    bool persistent;                   /* stays with its owner between its starts */
     bool detached;
     TAILQ_ENTRY(muster_started_call) order;
 };
@@ -49,6 +51,7 @@ static void free_call(struct muster_started_call *call)
     free(call->scratch.memory);
     free(call->inputs);
     free(call->outputs);
+    muster_bound_ranges_finish(&call->ranges);
     free(call->own.key);
     free(call);
 }
@@ -233,6 +236,15 @@ static muster_status check_start(const struct muster_context *context,
     return MUSTER_OK;
 }
 
+/* Ranges are bound before the call is found, whose lists they become. */
+static void take_ranges(struct muster_started_calls *calls, struct muster_started_call *call)
+{
+    const struct muster_bound_ranges bound = calls->ranges;
+    calls->ranges = call->ranges;
+    call->ranges = bound;
+    muster_request_move_ranges(&call->request, &calls->ranges, &call->ranges);
+}
+
 /* A call that is ready to be launched. */
 static muster_status make_call_locked(struct muster_context *context,
                                       const struct muster_request *request,
@@ -240,6 +252,11 @@ static muster_status make_call_locked(struct muster_context *context,
 {
     struct muster_started_calls *calls = &context->started;
     struct muster_started_call *call = NULL;
+    struct muster_request bound;
+    if (request->ranges != NULL) {
+        TRY(muster_context_bind_ranges(request, &calls->ranges, &bound));
+        request = &bound;
+    }
     TRY(muster_request_key(request, context->topology.ranks, calls->key));
     TRY(find_call(context, request, &call));
     int64_t limit_ns = request->deadline_ns == MUSTER_NEVER
@@ -253,6 +270,7 @@ static muster_status make_call_locked(struct muster_context *context,
     call->detached = false;
     call->persistent = false;
     muster_status status = copy_request(call, request);
+    take_ranges(calls, call);
     if (status != MUSTER_OK) {
         free_call(call);
         return status;
@@ -423,6 +441,7 @@ void muster_started_calls_finish(struct muster_started_calls *calls)
         free_call(each);
     }
     free_idle(calls);
+    muster_bound_ranges_finish(&calls->ranges);
     free(calls->key);
     pthread_mutex_destroy(&calls->mutex);
 }

@@ -17,13 +17,15 @@
  * Only functions that say so block. One exception: where no device can read memory of a device, the
  * function that moves the data waits for a copy by CUDA.
  *
- * May use: worker/base, trace and memory, device/cuda, collectives/call/call.h. May not know:
+ * May use: worker/base, trace and memory, device/cuda, call.h and range_list.h of
+ * collectives/call. May not know:
  * schedules, contexts, sessions.
  */
 #ifndef MUSTER_WORKER_FABRIC_FABRIC_H
 #define MUSTER_WORKER_FABRIC_FABRIC_H
 
 #include "collectives/call/call.h"
+#include "collectives/call/range_list.h"
 #include "worker/base/random.h"
 
 enum {
@@ -80,8 +82,12 @@ struct muster_transfer {
     struct muster_message_key key;
     const struct muster_call *call; /* sent with the message, compared by the peer; borrowed */
     enum muster_direction direction;
-    uint32_t peer;       /* global rank in key.generation */
-    void *data;          /* SEND: read from here; RECEIVE: written here, unless consume is set */
+    uint32_t peer; /* global rank in key.generation */
+    void *data;    /* SEND: read from here; RECEIVE: written here, unless consume is set */
+    /* Instead of data: the message lies in these ranges from this byte of theirs on, in more than
+     * one of them; borrowed. NULL: in data. Only memory of the host. */
+    const struct muster_range_list *ranges;
+    uint64_t ranges_at_bytes;
     uint64_t size_bytes; /* the same at both members; a message of 0 bytes is sent, too */
     muster_consume_function consume; /* RECEIVE: is passed the pieces instead of data; or NULL */
     uint32_t element_size_bytes;     /* pieces are multiples of it; 1 or more */

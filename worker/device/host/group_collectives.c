@@ -55,10 +55,10 @@ static muster_status broadcast(struct muster_group_run *run,
         TRY(muster_group_wait_for_announcement(run, root));
     }
     if (!is_root) {
-        muster_group_find_input(run, exposure, root, &payloads, &inputs);
+        TRY(muster_group_find_input(run, exposure, root, &payloads, &inputs));
         TRY(muster_group_read_input(run, &inputs, root,
                                     (struct muster_span){.count = run->launch->shape.count},
-                                    run->launch->out));
+                                    muster_group_output_at(run, 0)));
     }
     return exposure->in_buffers ? muster_group_end_reads(run) : MUSTER_OK;
 }
@@ -84,7 +84,7 @@ static muster_status allgather(struct muster_group_run *run,
         if (rank != muster_group_own_rank(run)) {
             TRY(muster_group_wait_for_announcement(run, rank));
         }
-        muster_group_find_input(run, &theirs, rank, &payloads, &inputs);
+        TRY(muster_group_find_input(run, &theirs, rank, &payloads, &inputs));
         TRY(muster_group_read_input(run, &inputs, rank, (struct muster_span){.count = block.count},
                                     muster_group_output_at(run, block.offset)));
     }
