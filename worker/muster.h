@@ -430,10 +430,10 @@ MUSTER_API MUSTER_CHECKED muster_status muster_alltoallv(muster_session *session
                                                          const muster_call_options *options);
 
 /* An allreduce for members with several buffers each, for example one for each device: outs[i] = op
- * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and the same
- * on all members. A member's buffers are reduced to one first, in their order; then the members'
- * results are reduced, and the result is copied to all of `outs`. AVERAGE divides by the number of
- * all buffers.
+ * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and may differ
+ * between members, except for AVERAGE, which divides by the number of all buffers. A member's
+ * buffers are reduced to one first, in their order; then the members' results are reduced, and the
+ * result is copied to all of `outs`.
  *
  * In place: outs[i] == ins[i] for every i. Otherwise no output may overlap another buffer. The same
  * input may be given several times. */
@@ -444,8 +444,8 @@ muster_allreduce_buffers(muster_session *session, muster_scope scope, const void
 
 /* A reduce_scatter for members with several buffers each: outs[i][0..count) = op over block `rank`
  * of all buffers of all members, for each i < buffer_count. Each of `ins` has size x count
- * elements. A member's buffers are reduced to one first, as in muster_allreduce_buffers(); the
- * library needs memory for a copy of one input for that.
+ * elements. buffer_count is as in muster_allreduce_buffers(). A member's buffers are reduced to one
+ * first, likewise; the library needs memory for a copy of one input for that.
  *
  * In place: outs[i] == ins[i] + rank x count for every i. Otherwise no output may overlap another
  * buffer. The same input may be given several times. */
@@ -513,7 +513,7 @@ typedef uint64_t muster_operation;
  *
  * The buffers, and what user_function needs, are the operation's until a wait or test reports it
  * done, or for a detached one until muster_rejoin() or muster_close() has returned; arrays of
- * counts and lists of buffers only until the start returns. Buffers are memory of the host. User
+ * counts and lists of buffers or ranges only until the start returns. Buffers are memory of the host. User
  * functions are called by the library's thread.
  *
  * A start has the errors of a bad argument, and those of a collective if one in flight has failed

@@ -177,13 +177,13 @@ static uint8_t buffers_of(const struct muster_request_key *key)
 static struct muster_call describe(const struct muster_request_key *key,
                                    const struct muster_shape *shape)
 {
-    bool reduces = muster_collective_reduces(shape->collective);
+    bool averages = muster_collective_reduces(shape->collective) && key->op == MUSTER_AVERAGE;
     return (struct muster_call){
         .collective = (uint8_t)key->collective,
         .type = (uint8_t)key->type,
         .op = (uint8_t)key->op,
         .flags = (key->flags & MUSTER_KEY_ORDERED) != 0 ? MUSTER_CALL_ORDERED : 0,
-        .inputs = reduces ? buffers_of(key) : 0,
+        .inputs = averages ? buffers_of(key) : 0,
         .root = shape->root,
         .count = agreed_count(shape),
     };
