@@ -439,10 +439,10 @@ MUSTER_STATUS muster_alltoallv(muster_session *session, muster_scope scope, cons
                                muster_type type, const muster_call_options *options);
 
 /* An allreduce for members with several buffers each, for example one for each device: outs[i] = op
- * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and the same
- * on all members. A member's buffers are reduced to one first, in their order; then the members'
- * results are reduced, and the result is copied to all of `outs`. AVERAGE divides by the number of
- * all buffers.
+ * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and may differ
+ * between members, except for AVERAGE, which divides by the number of all buffers. A member's
+ * buffers are reduced to one first, in their order; then the members' results are reduced, and the
+ * result is copied to all of `outs`.
  *
  * In place: outs[i] == ins[i] for every i. Otherwise no output may overlap another buffer. The same
  * input may be given several times. */
@@ -453,8 +453,8 @@ MUSTER_STATUS muster_allreduce_buffers(muster_session *session, muster_scope sco
 
 /* A reduce_scatter for members with several buffers each: outs[i][0..count) = op over block `rank`
  * of all buffers of all members, for each i < buffer_count. Each of `ins` has size x count
- * elements. A member's buffers are reduced to one first, as in muster_allreduce_buffers(); the
- * library needs memory for a copy of one input for that.
+ * elements. buffer_count is as in muster_allreduce_buffers(). A member's buffers are reduced to one
+ * first, likewise; the library needs memory for a copy of one input for that.
  *
  * In place: outs[i] == ins[i] + rank x count for every i. Otherwise no output may overlap another
  * buffer. The same input may be given several times. */

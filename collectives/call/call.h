@@ -19,7 +19,7 @@ struct muster_call {
     uint8_t type;       /* muster_type */
     uint8_t op;         /* muster_op; 0 where the collective does not reduce */
     uint8_t flags;      /* MUSTER_CALL_ORDERED and the others */
-    uint8_t inputs; /* buffers that each member reduces to one first; 0 where nothing is reduced */
+    uint8_t inputs;     /* of an average: buffers that each member reduces to one first; else 0 */
     uint32_t algorithm; /* its number: see collectives/algorithms/algorithm.h */
     uint32_t root;      /* 0 if the collective has none */
     uint64_t count;     /* the caller's count, elements; or MUSTER_CALL_LISTED with a checksum */

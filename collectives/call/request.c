@@ -198,7 +198,7 @@ static uint8_t buffers_of(const struct muster_request_key *key)
 static struct muster_call describe(const struct muster_request_key *key,
                                    const struct muster_shape *shape)
 {
-    bool reduces = muster_collective_reduces(shape->collective);
+    bool averages = muster_collective_reduces(shape->collective) && key->op == MUSTER_AVERAGE;
     bool closes = (key->flags & MUSTER_KEY_FINISH_TOGETHER) != 0;
     return (struct muster_call){
         .collective = (uint8_t)key->collective,
@@ -208,7 +208,7 @@ static struct muster_call describe(const struct muster_request_key *key,
             (uint8_t)(((key->flags & MUSTER_KEY_ORDERED) != 0 ? MUSTER_CALL_ORDERED : 0U) |
                       ((key->flags & MUSTER_KEY_KEEP_INPUT) != 0 ? MUSTER_CALL_KEEPS_INPUT : 0U) |
                       (closes ? MUSTER_CALL_FINISHES_TOGETHER : 0U)),
-        .inputs = reduces ? buffers_of(key) : 0,
+        .inputs = averages ? buffers_of(key) : 0,
         .root = shape->root,
         .count = agreed_count(shape),
     };
