@@ -208,7 +208,8 @@ struct adding {
     uint32_t rank;
 };
 
-/* The victim dies in the middle of its reductions. */
+/* The victim dies in the middle of its reductions. The buffers are in memory that members of a host
+ * read directly. */
 static void add(void *out, const void *left, const void *right, size_t count, muster_type type,
                 void *user_data)
 {
@@ -243,13 +244,16 @@ static void reduce_until_the_death(struct group_member *member, void *argument)
     struct promised_call *call = argument;
     struct adding adding = {.call = call, .rank = member->rank};
     struct killer killer = {.victim = member, .call = call};
-    uint64_t *data = calloc(LARGE, sizeof *data);
+    void *memory = NULL;
+    muster_status allocated = muster_alloc(LARGE * sizeof(uint64_t), &memory);
+    uint64_t *data = memory;
     pthread_t thread;
     bool victim = member->rank == VICTIM;
-    for (size_t i = 0; data != NULL && i < LARGE; i++) {
+    for (size_t i = 0; allocated == MUSTER_OK && i < LARGE; i++) {
         data[i] = value(member->rank, i);
     }
-    if (data == NULL || (victim && pthread_create(&thread, NULL, kill_victim, &killer) != 0)) {
+    if (allocated != MUSTER_OK ||
+        (victim && pthread_create(&thread, NULL, kill_victim, &killer) != 0)) {
         group_fail(member, "no memory or thread");
         return;
     }
@@ -276,8 +280,9 @@ static void reduce_until_the_death(struct group_member *member, void *argument)
     for (size_t i = 0; i < LARGE; i++) {
         bool whole = data[i] == value(member->rank, i) || data[i] == result(i);
         atomic_fetch_add(&call->torn, !whole);
+        data[i] = UINT64_MAX; /* the buffer is the caller's again: nobody may read this */
     }
-    free(data);
+    muster_free(data);
 }
 
 static void a_death_leaves_each_element_as_it_was_or_as_the_result(void **state)
