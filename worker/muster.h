@@ -287,13 +287,14 @@ typedef struct muster_call_options {
     /* For MUSTER_USER; must compute the same on all members. user_data is passed to it. */
     muster_user_function user_function;
     void *user_data;
-    /* 1: a call in place overwrites no element of its input except with the result, so that a call
-     * which fails on MUSTER_REJOIN or MUSTER_RETRY leaves each element either as it was or as the
-     * result, on each member independently. (The result of a reduction: all members' inputs, before
-     * the quotient of AVERAGE and postscale.) As long as one member has not made the call, no
-     * member's input has changed. It takes scratch memory of up to the call's size. A call that is
-     * not in place leaves its input as it was anyway, and costs no more. 0: a call in place that
-     * fails leaves its buffer undefined. */
+    /* 1: a call in place overwrites an element of its input only with the result, and none before
+     * all members have made the call. So if it fails on MUSTER_REJOIN, each element is either what
+     * it was or the result, on each member independently; in a reduction no element is lost, as
+     * either a remaining member has its result or all of them have their inputs. (The result is
+     * that before the quotient of AVERAGE and postscale.) Which elements are which is not told: who
+     * wants to repeat the call on the remaining members copies the input before. It takes scratch
+     * memory of up to the call's size. Out of place the input is unchanged anyway, and nothing is
+     * promised about the output. 0: a call in place that fails leaves its buffer undefined. */
     int keep_input;
     /* 1: the call returns MUSTER_OK on no member before all members have made it. That is so anyway
      * in allreduce, reduce_scatter, allgather(v), alltoall(v) and barrier; broadcast, reduce,
@@ -326,7 +327,7 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
  * Buffers belong to the caller and need only the alignment of their type. Each function says where
  * input and output may be the same memory (in place); other overlaps are MUSTER_INVALID. A buffer
  * without elements on this member may be NULL. On failure the output is undefined, and the input is
- * unchanged unless the call was in place.
+ * unchanged unless the call was in place without keep_input.
  *
  * GPU memory: each buffer may be memory of the host or of a CUDA device, on each member
  * independently. User functions get memory of the host. The input must be complete when the call

@@ -394,6 +394,75 @@ static void scaled_inputs_and_several_buffers_are_kept(void **state)
     }
 }
 
+/* The last member starts when the others' calls have been in flight for a while. */
+static void start_late(struct group_member *member, void *argument)
+{
+    pthread_barrier_t *looked = argument;
+    enum { SMALL = 1000 };
+    uint64_t data[SMALL];
+    uint64_t shared = member->rank;
+    const struct muster_request requests[] = {{.collective = MUSTER_ALLREDUCE,
+                                               .in = data,
+                                               .out = data,
+                                               .count = SMALL,
+                                               .type = MUSTER_UINT64,
+                                               .op = MUSTER_SUM,
+                                               .algorithm = "ring",
+                                               .keep_input = true,
+                                               .deadline_ns = group_deadline()},
+                                              {.collective = MUSTER_BROADCAST,
+                                               .out = &shared,
+                                               .count = 1,
+                                               .type = MUSTER_UINT64,
+                                               .algorithm = "binomial",
+                                               .finish_together = true,
+                                               .deadline_ns = group_deadline()}};
+    struct muster_started_call *calls[2] = {NULL, NULL};
+    for (size_t i = 0; i < SMALL; i++) {
+        data[i] = value(member->rank, i);
+    }
+    if (member->rank == ABSENT) {
+        (void)pthread_barrier_wait(looked);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (muster_context_start(member->contexts[MUSTER_GLOBAL], &requests[i], &calls[i]) !=
+            MUSTER_OK) {
+            group_fail(member, "%s", muster_last_error());
+            return;
+        }
+    }
+    if (member->rank != ABSENT) {
+        bool early = muster_started_call_wait(calls[1], muster_clock_after_ms(ABSENT_MS));
+        for (size_t i = 0; i < SMALL; i++) {
+            early |= data[i] != value(member->rank, i);
+        }
+        if (early) {
+            group_fail(member, "an input has changed, or a call is done, before all have started");
+        }
+        (void)pthread_barrier_wait(looked);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (muster_started_call_end(calls[i], NULL) != MUSTER_OK) {
+            group_fail(member, "%s", muster_last_error());
+        }
+    }
+    if (data[SMALL - 1] != result(SMALL - 1) || shared != 0) {
+        group_fail(member, "wrong results");
+    }
+}
+
+static void calls_in_flight_keep_both_promises(void **state)
+{
+    (void)state;
+    pthread_barrier_t looked;
+    struct group group;
+    assert_int_equal(pthread_barrier_init(&looked, NULL, RANKS), 0);
+    group_start_flat(&group, GROUP_TCP, RANKS);
+    group_each(&group, start_late, &looked);
+    group_finish(&group);
+    (void)pthread_barrier_destroy(&looked);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,6 +472,7 @@ int main(void)
         cmocka_unit_test(a_death_leaves_each_element_as_it_was_or_as_the_result),
         cmocka_unit_test(members_that_ask_for_different_promises_are_told),
         cmocka_unit_test(scaled_inputs_and_several_buffers_are_kept),
+        cmocka_unit_test(calls_in_flight_keep_both_promises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
