@@ -303,13 +303,14 @@ typedef struct muster_call_options {
      * those of others: an urgent one passes a long one at the next segment of 256 KiB at most. May
      * differ between members. Default: 0. */
     int32_t priority;
-    /* 1: a call in place overwrites no element of its input except with the result, so that a call
-     * which fails on MUSTER_REJOIN or MUSTER_RETRY leaves each element either as it was or as the
-     * result, on each member independently. (The result of a reduction: all members' inputs, before
-     * the quotient of AVERAGE and postscale.) As long as one member has not made the call, no
-     * member's input has changed. It takes scratch memory of up to the call's size. A call that is
-     * not in place leaves its input as it was anyway, and costs no more. 0: a call in place that
-     * fails leaves its buffer undefined. */
+    /* 1: a call in place overwrites an element of its input only with the result, and none before
+     * all members have made the call. So if it fails on MUSTER_REJOIN, each element is either what
+     * it was or the result, on each member independently; in a reduction no element is lost, as
+     * either a remaining member has its result or all of them have their inputs. (The result is
+     * that before the quotient of AVERAGE and postscale.) Which elements are which is not told: who
+     * wants to repeat the call on the remaining members copies the input before. It takes scratch
+     * memory of up to the call's size. Out of place the input is unchanged anyway, and nothing is
+     * promised about the output. 0: a call in place that fails leaves its buffer undefined. */
     int keep_input;
     /* 1: the call returns MUSTER_OK on no member before all members have made it. That is so anyway
      * in allreduce, reduce_scatter, allgather(v), alltoall(v) and barrier; broadcast, reduce,
@@ -342,7 +343,7 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
  * Buffers belong to the caller and need only the alignment of their type. Each function says where
  * input and output may be the same memory (in place); other overlaps are MUSTER_INVALID. A buffer
  * without elements on this member may be NULL. On failure the output is undefined, and the input is
- * unchanged unless the call was in place.
+ * unchanged unless the call was in place without keep_input.
  *
  * GPU memory: each buffer may be memory of the host or of a CUDA device, on each member
  * independently. User functions get memory of the host. The input must be complete when the call
@@ -439,10 +440,10 @@ MUSTER_STATUS muster_alltoallv(muster_session *session, muster_scope scope, cons
                                muster_type type, const muster_call_options *options);
 
 /* An allreduce for members with several buffers each, for example one for each device: outs[i] = op
- * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and may differ
- * between members, except for AVERAGE, which divides by the number of all buffers. A member's
- * buffers are reduced to one first, in their order; then the members' results are reduced, and the
- * result is copied to all of `outs`.
+ * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and may
+ * differ between members, except for AVERAGE, which divides by the number of all buffers. A
+ * member's buffers are reduced to one first, in their order; then the members' results are reduced,
+ * and the result is copied to all of `outs`.
  *
  * In place: outs[i] == ins[i] for every i. Otherwise no output may overlap another buffer. The same
  * input may be given several times. */

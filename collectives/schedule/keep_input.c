@@ -18,6 +18,11 @@
 
 #define NONE SIZE_MAX
 
+/* A block of at most so many elements leaves a round between a slot's last use and its own first
+ * one, so that its receive may be posted early (muster_schedule_receives_early()). For larger ones
+ * memory matters more than the latency that this saves. */
+enum { EARLY_ELEMENTS_MAX = 1 << 18 };
+
 struct cell {
     uint64_t begin;
     size_t writes; /* steps that write it */
@@ -257,10 +262,11 @@ static bool fits_better(const struct keeping *keeping, const struct slot *slot, 
 static void place_block(struct keeping *keeping, size_t block, const struct muster_step *step)
 {
     uint64_t count = block_count(keeping, block);
+    uint64_t pause = count <= EARLY_ELEMENTS_MAX ? 1 : 0;
     size_t best = NONE;
     for (size_t i = 0; i < keeping->slot_count; i++) {
         const struct slot *slot = &keeping->slots[i];
-        if (slot->lane == step->lane && slot->until_round < step->round &&
+        if (slot->lane == step->lane && slot->until_round + pause < step->round &&
             fits_better(keeping, slot, best, count)) {
             best = i;
         }

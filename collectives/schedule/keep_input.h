@@ -16,8 +16,9 @@
  * and one more round of the lane copies them to OUTPUT at the end.
  *
  * Scratch, for S elements on P ranks: 2 S/P for a ring (one chunk is sent while the next one
- * arrives; S/P for three ranks, nothing for two), S/2 for halving-doubling, and for recursive
- * doubling nothing beyond what it has anyway.
+ * arrives; S/P for three ranks, nothing for two; and one small chunk more, so that receives can be
+ * posted early), S/2 for halving-doubling, and for recursive doubling nothing beyond what it has
+ * anyway.
  */
 #ifndef MUSTER_COLLECTIVES_SCHEDULE_KEEP_INPUT_H
 #define MUSTER_COLLECTIVES_SCHEDULE_KEEP_INPUT_H

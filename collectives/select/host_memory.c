@@ -108,7 +108,9 @@ static double predict_us(const struct muster_plan *plan, size_t element_size_byt
     double busy_us = (double)work.calls * CALL_US +
                      copy * muster_cost_bytes_us(work.copied, element_size_bytes, core->copy_GBps) +
                      muster_cost_bytes_us(work.reduced, element_size_bytes, core->reduce_GBps);
-    return (double)work.signals * signal_us + crowd * busy_us;
+    /* A rank that would finish early waits for one more signal. */
+    bool waits = plan->finish_together && !muster_collective_synchronizes(plan->collective);
+    return (double)(work.signals + (waits ? 1 : 0)) * signal_us + crowd * busy_us;
 }
 
 static bool is_possible(const struct muster_plan *plan, size_t element_size_bytes,

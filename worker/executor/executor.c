@@ -128,14 +128,19 @@ static void consume_and_copy(struct muster_transfer *transfer, uint64_t offset_b
     memcpy((char *)transfer->data + offset_bytes, data, size_bytes);
 }
 
+static bool is_kept(const struct muster_operation *operation, const struct muster_step *step)
+{
+    return operation->launch->keeps && step->kind != MUSTER_STEP_SEND &&
+           step->target == MUSTER_OUTPUT;
+}
+
 static muster_consume_function consume_of(const struct muster_operation *operation,
                                           const struct muster_step *step)
 {
     if (step->kind == MUSTER_STEP_RECV_REDUCE) {
         return consume_and_reduce;
     }
-    bool kept = step->kind == MUSTER_STEP_RECV && step->target == MUSTER_OUTPUT;
-    return kept && operation->launch->keeps ? consume_and_copy : NULL;
+    return is_kept(operation, step) ? consume_and_copy : NULL;
 }
 
 /* Rounds -------------------------------------------------------------------------------------- */
@@ -161,6 +166,7 @@ static void prepare_message(struct muster_step_message *message)
                       : address_of(operation, step->target, step->at),
         .size_bytes = step->span.count * operation->element_size_bytes,
         .consume = consume_of(operation, step),
+        .checked = is_kept(operation, step),
         .element_size_bytes = (uint32_t)operation->element_size_bytes,
         .priority = launch->priority,
         .done = when_done,

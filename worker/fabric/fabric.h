@@ -90,10 +90,13 @@ struct muster_transfer {
     uint64_t ranges_at_bytes;
     uint64_t size_bytes; /* the same at both members; a message of 0 bytes is sent, too */
     muster_consume_function consume; /* RECEIVE: is passed the pieces instead of data; or NULL */
-    uint32_t element_size_bytes;     /* pieces are multiples of it; 1 or more */
-    int32_t priority;          /* SEND: segments of a higher one go before those of a lower one */
-    muster_done_function done; /* or NULL */
-    void *owner;               /* the caller's */
+    /* RECEIVE with consume: only pieces that are what was sent. Else a piece may be the memory of a
+     * sender that withdraws it meanwhile; then the message is not delivered. */
+    bool checked;
+    uint32_t element_size_bytes; /* pieces are multiples of it; 1 or more */
+    int32_t priority;            /* SEND: segments of a higher one go before those of a lower one */
+    muster_done_function done;   /* or NULL */
+    void *owner;                 /* the caller's */
     /* SEND: data is memory of a device, of this allocation; borrowed; only for links that read such
      * memory (muster_fabric_reads_devices()). NULL: memory of the host, as RECEIVE always has. */
     const struct muster_device_memory *memory;

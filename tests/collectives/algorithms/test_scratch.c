@@ -87,14 +87,15 @@ static void algorithms_that_reduce_on_arrival_need_no_scratch(void **state)
 static void inputs_are_kept_with_little_scratch(void **state)
 {
     (void)state;
-    const uint64_t counts[] = {COUNT, LARGE, 1000003};
+    const uint64_t counts[] = {COUNT, LARGE, 1000003, UINT64_C(1) << 32};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         uint64_t count = counts[i];
         for (uint32_t ranks = 2; ranks <= RANKS_MAX; ranks++) {
             uint64_t chunk = (count + ranks - 1) / ranks;
             /* A chunk is sent while the next one arrives; the first is read from the input, and
-             * the last sum is a result. */
-            uint64_t chunks = ranks < 4 ? ranks - 2 : 2;
+             * the last sum is a result. A third small chunk lets receives be posted early. */
+            uint64_t most = chunk <= 1 << 18 ? 3 : 2;
+            uint64_t chunks = ranks - 2 < most ? ranks - 2 : most;
             assert_in_range(scratch_to(true, "ring", ranks, count), chunks * (chunk - 1),
                             chunks * chunk);
             bool power = (ranks & (ranks - 1)) == 0;

@@ -150,7 +150,8 @@ static void trace_piece(const struct reading *reading, enum muster_timeline_stag
 }
 
 /* Data that is copied is checked before it is consumed. Data in a mapping is consumed where it is,
- * and checked before the message is completed. */
+ * and checked before the message is completed; or it is copied first, if the receive asks for it.
+ */
 static bool read_piece(const struct reading *reading)
 {
     struct muster_transfer *receive = reading->receive;
@@ -160,6 +161,11 @@ static bool read_piece(const struct reading *reading)
                                        : muster_transfer_place(receive, reading->offset);
     const unsigned char *from = reading->mapped != NULL ? reading->mapped + reading->offset : piece;
     int64_t started_ns = muster_link_clock(reading->end->link);
+    bool copies = reading->mapped != NULL && receive->consume != NULL && receive->checked;
+    if (copies) {
+        memcpy(piece, from, reading->size);
+        from = piece;
+    }
     if ((reading->mapped == NULL && !(fetch_runs(reading) && read_process(reading, to))) ||
         !is_offered(reading->end, reading->offer)) {
         return false;
