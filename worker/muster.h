@@ -259,8 +259,9 @@ typedef int (*muster_exchange_function)(const void *mine, void *all, size_t size
  * leave_on_sigterm are not used. Blocks until all members are there, and are linked; for that it
  * waits at most join_timeout_ms after the exchange.
  *
- * The membership never changes. If a member is lost the communicator has ended: every call of every
- * member returns MUSTER_ENDED, whose text names the member, and only muster_close() is left. What
+ * The membership never changes. If a member is lost, or a call takes longer than its timeout, the
+ * communicator has ended: every call of every member returns MUSTER_ENDED, whose text names the
+ * member, and only muster_close() is left. What
  * to do then (to open another communicator among the survivors, to exit) is the program's decision.
  *   muster_rejoin()       does nothing while all is well, and is MUSTER_ENDED afterwards
  *   muster_commit()       copies the state; MUSTER_ENDED on all members if one wants to leave
