@@ -239,6 +239,53 @@ MUSTER_API void muster_options_init_sized(muster_options *options, size_t size);
  * there), MUSTER_ENDED (the job is over), MUSTER_FATAL. */
 MUSTER_STATUS muster_open(const muster_options *options, muster_session **ret_session);
 
+/* Without a service -------------------------------------------------------------------------- */
+
+/* A blocking allgather of equal blobs among the members, by means of the program: MPI, PMI, Slurm,
+ * torch's Store, files. It writes the blob of rank i to `all` at i * size_bytes, for every rank,
+ * this one included, and returns 0; any other value means that it has failed. It is called once, by
+ * muster_open_with(), on the caller's thread. It should give up after a while: nothing else limits
+ * the time that it waits for a member that never comes. The blobs hold the secret that links are
+ * opened with, so they are for the members' eyes only. */
+typedef int (*muster_exchange_function)(const void *mine, void *all, size_t size_bytes,
+                                        void *user_data);
+
+/* Opens a session among `size` members whose ranks the caller knows, without a service: a
+ * communicator. All collectives, blocking and in flight, work in it, with these ranks in
+ * MUSTER_GLOBAL. The members of a host (the option `host`) need not have consecutive ranks; where
+ * they have not, collectives with a block for each rank may copy it once more. MUSTER_LOCAL and
+ * MUSTER_CROSS have the order of the ranks, and hosts that of their lowest ranks.
+ *
+ * All members call it, with the same size and the same options `algorithm` and `reproducible`.
+ * options may be NULL. The options rendezvous, job, token, min_size, max_size, target_size and
+ * leave_on_sigterm are not used. Blocks until all members are there, and are linked; for that it
+ * waits at most join_timeout_ms after the exchange.
+ *
+ * The membership never changes. If a member is lost, or a call takes longer than its timeout, the
+ * communicator has ended: every call of every member returns MUSTER_ENDED, whose text names the
+ * member, and only muster_close() is left. What
+ * to do then (to open another communicator among the survivors, to exit) is the program's decision.
+ *   muster_rejoin()       does nothing while all is well, and is MUSTER_ENDED afterwards
+ *   muster_commit()       copies the state; MUSTER_ENDED on all members if one wants to leave
+ *   muster_leave()        the next commit is the end for all members
+ *   muster_sync()         all get the state of rank 0
+ *   muster_restore()      as with a service
+ *   muster_run()          calls the function once
+ *   muster_generation()   1
+ *
+ * Errors: MUSTER_INVALID (a bad argument or option; members that differ in size, options or
+ * version; a rank that is given twice; an exchange that returns something else than what was sent),
+ * MUSTER_RETRY (the exchange function has failed, a member has given up, or some were missing
+ * within join_timeout_ms: the error names them), MUSTER_FATAL. Other members wait in their exchange
+ * for one whose rank or size is wrong; any other error of one member is told to all. */
+MUSTER_API MUSTER_CHECKED muster_status muster_open_with(const muster_options *options,
+                                                         uint32_t rank, uint32_t size,
+                                                         muster_exchange_function exchange,
+                                                         void *user_data,
+                                                         muster_session **ret_session);
+
+/* The session of either function ------------------------------------------------------------- */
+
 /* Leaves the job and frees the session. Blocks for at most two seconds. Accepts NULL. No other call
  * with this session may be running. */
 MUSTER_API void muster_close(muster_session *session);

@@ -82,6 +82,9 @@ static muster_status fill(struct muster_communicator *communicator,
     TRY(fill_ranks(communicator, options));
     TRY(muster_topology_init_copy(options->topology, &communicator->topology));
     TRY(muster_progress_engine_create(options->fabric, &communicator->engine));
+    if (options->keeps_watch) {
+        TRY(muster_progress_engine_keep_watch(communicator->engine));
+    }
     TRY(muster_fabric_begin_generation(options->fabric, options->generation, options->peers,
                                        ranks));
     for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {

@@ -36,6 +36,8 @@ struct muster_communicator_options {
     uint32_t hosts_digest, shape_digest;  /* of these members: see struct muster_figures */
     const char *algorithm;                /* for all contexts, as context.h has it; or NULL */
     uint32_t timeout_ms;                  /* for each exchange of agree_figures and share_memory */
+    bool keeps_watch; /* there is no service: the progress thread runs from the start, so that
+                         members in the caller's code pass on what they are told */
 };
 
 /* Read by its users, written by the functions below. */

@@ -29,6 +29,10 @@
 #include "worker/base/random.h"
 
 enum {
+    /* Of all that members send each other: frames, hellos, and the records that communicators and
+     * sessions exchange (introduction.h, figures_wire.h, sync_wire.h). A change of any of them is a
+     * new version: members of different versions refuse each other by the hello (wire/hello.h). */
+    MUSTER_WIRE_VERSION = 5,
     MUSTER_ADDRESSES_MAX = 16, /* published by one member */
     MUSTER_PEER_HOST_SIZE = 64,
     MUSTER_ADDRESS_SIZE = 128, /* "tcp://[fe80::1]:65535" and its terminator */
@@ -149,6 +153,9 @@ struct muster_fabric_options {
     uint32_t segment_bytes; /* for tests: the largest part of a message that moves at once,
                                MUSTER_SEGMENT_BYTES_MIN or more; 0: the transport's own */
     struct muster_timeline *timeline; /* records the messages; borrowed; or NULL */
+    /* There is no service that would tell the members of a death: a link that is lost revokes the
+     * generation, as by muster_fabric_revoke_for_all(). */
+    bool loss_revokes;
 };
 
 /* Starts listening. MUSTER_INVALID: an address is not numeric or not one of this machine, no port
@@ -201,6 +208,17 @@ MUSTER_CHECKED muster_status muster_fabric_begin_generation(struct muster_fabric
 /* All waits and posts in generations up to this one, now and later, end with MUSTER_REJOIN and this
  * reason. Wakes all waiting threads. */
 void muster_fabric_revoke(struct muster_fabric *fabric, uint64_t generation, const char *reason);
+
+/* The same, and all other members are told: those with an open link to this one, who pass it on to
+ * those with open links to them. What they are told begins with this member's rank. Sent by the
+ * time that this returns, unless a link is congested; then by the next one who waits, or by the
+ * fabric's end. */
+void muster_fabric_revoke_for_all(struct muster_fabric *fabric, uint64_t generation,
+                                  const char *reason);
+
+/* For a thread that keeps watch while no other waits: drives progress as far as that is possible
+ * now, unless another thread does. Does not block. */
+void muster_fabric_poll(struct muster_fabric *fabric);
 
 /* MUSTER_REJOIN: the generation is revoked or over; the text says why. Drives no progress: for
  * callers that have no transfers for a while. */

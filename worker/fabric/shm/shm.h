@@ -62,7 +62,7 @@ _Static_assert(sizeof(struct muster_shm_memory) <= SHM_HEADER_BYTES, "the header
 /* Append only. */
 enum muster_shm_packet_kind {
     SHM_HELLO = 1,      /* with the memory's descriptor */
-    SHM_ANSWER = 2,     /* word: the verdict; generation: the wire version (wire/frame.h) */
+    SHM_ANSWER = 2,     /* word: the verdict; generation: the wire version (fabric.h) */
     SHM_CONFIRM = 3,    /* the dialler has found the acceptor's nonce */
     SHM_WAKE = 4,       /* the memory has changed */
     SHM_DESCRIPTOR = 5, /* with a descriptor; generation, and word: its tag */
