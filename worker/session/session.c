@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "collectives/algorithms/algorithm.h"
+#include "worker/base/fork_guard.h"
 #include "worker/base/thread.h"
 #include "worker/session/generation.h"
 #include "worker/session/generation_guard.h"
@@ -30,6 +31,7 @@ static struct muster_session *create(void)
     muster_state_init(&session->state);
     muster_figures_init(&session->figures);
     muster_random_uuid(session->member);
+    session->forks = muster_fork_guard_forks();
     return session;
 }
 
@@ -124,8 +126,8 @@ static enum muster_leave_reason closing_reason(struct muster_session *session, c
 
 void muster_close(muster_session *session)
 {
-    if (session == NULL) {
-        return;
+    if (session == NULL || muster_session_is_inherited(session)) {
+        return; /* a child's copy is freed with the process */
     }
     muster_mutex_lock(&session->mutex);
     bool in_job = session->stage != MUSTER_STAGE_LEFT && !session->finished && !session->ended;
