@@ -159,6 +159,7 @@ static bool has_left(struct muster_session *session)
 
 muster_status muster_session_rejoin(struct muster_session *session, bool force)
 {
+    TRY(muster_session_check_process(session));
     AUTO_LOCK(&session->rejoin_mutex);
     if (has_left(session)) {
         return muster_session_hold_generation(session); /* fails with the reason */

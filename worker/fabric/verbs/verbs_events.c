@@ -1,7 +1,9 @@
 /* What the devices report: completions of work requests, and asynchronous events. */
+#include "worker/base/fork_guard.h"
 #include "worker/base/log.h"
 #include "worker/fabric/verbs/verbs_parts.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,7 +204,7 @@ static muster_status watch_device(struct muster_verbs *verbs, struct muster_verb
                                   struct muster_watch **ret_watch)
 {
     struct device_watch *record = calloc(1, sizeof *record);
-    int copy = dup(fd);
+    int copy = MUSTER_GUARDED(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (record == NULL || copy < 0) {
         free(record);
         return muster_error_set(MUSTER_FATAL, "no descriptor for an RDMA device");
@@ -213,7 +215,7 @@ static muster_status watch_device(struct muster_verbs *verbs, struct muster_verb
         (struct muster_watch){.fd = copy, .events = EPOLLIN, .ready = ready, .free = free_watch};
     muster_status status = muster_watch_add(verbs->pending_list.fabric, &record->watch);
     if (status != MUSTER_OK) {
-        close(copy);
+        muster_fork_guard_close(copy);
         free(record);
         return status;
     }
