@@ -78,8 +78,8 @@ struct muster_transport {
      * are filled. */
     bool shares_memory;
 
-    /* A send's data may be memory of a GPU. */
-    bool reads_gpu;
+    /* A send's data may be memory of a device. */
+    bool reads_devices;
 
     /* A device writes to memory, and a wake-up costs an interrupt: the leader polls for longer
      * before it sleeps. */
@@ -98,6 +98,10 @@ struct muster_transport {
 
     /* Frees the settings. NULL: there are never any. */
     void (*free_settings)(void *settings);
+
+    /* Where the transport is not used: whether this machine has a device for it that the user may
+     * have forgotten. Writes one line about it. NULL: there is none. */
+    bool (*find_unused)(char *ret_text, size_t size);
 
     /* The transport of one fabric: an object of its own. */
 

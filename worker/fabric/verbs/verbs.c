@@ -3,6 +3,7 @@
 
 #include "worker/base/cleanup.h"
 #include "worker/base/log.h"
+#include "worker/fabric/verbs/verbs_unused.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -342,11 +343,12 @@ static void free_verbs(struct muster_pending_connections *pending_list)
 
 const struct muster_transport muster_verbs_transport = {
     .name = VERBS_SCHEME,
-    .reads_gpu = true,
+    .reads_devices = true,
     .polls_device = true,
     .read_environment = muster_verbs_read_environment,
     .parse = muster_verbs_parse,
     .free_settings = muster_verbs_free_settings,
+    .find_unused = muster_verbs_find_unused,
     MUSTER_COMMON_LINK_OPERATIONS,
     .start = verbs_start,
     .stop = verbs_stop,
