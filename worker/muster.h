@@ -14,7 +14,12 @@
  *
  * Threads: any function may be called from any thread. Several threads may use one session, if each
  * scope runs one collective at a time, and if all members call the collectives of one scope in the
- * same order. A child made by fork() must not use the session; it may exec.
+ * same order.
+ *
+ * Fork: a child made by fork() has none of its parent's connections, so it does not hide its
+ * parent's death from the other members. It must not use the session: calls that return a status
+ * return MUSTER_INVALID, muster_close() does nothing. SIGTERM has its default action again. The
+ * child may exec.
  *
  * Blocking: a function blocks only if its comment says so. Strings and arrays that a caller passes
  * are borrowed until the call returns.
