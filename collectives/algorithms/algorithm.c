@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectives/algorithms/generators.h"
 #include "collectives/schedule/builder.h"
 #include "worker/base/status.h"
 
@@ -219,7 +220,12 @@ muster_status muster_schedule_generate(size_t algorithm, const struct muster_pla
     const struct muster_plan varied = vary(algorithm, plan);
     struct muster_builder builder;
     muster_builder_init(&varied, &builder);
-    muster_status status = add_steps(row_of(algorithm)->generator, &varied, &builder);
+    muster_status status = MUSTER_OK;
+    if (row_of(algorithm)->memory && muster_whole_group_fits(&varied)) {
+        muster_whole_group_generate(&varied, &builder);
+    } else {
+        status = add_steps(row_of(algorithm)->generator, &varied, &builder);
+    }
     if (status != MUSTER_OK && builder.status == MUSTER_OK) {
         builder.status = status;
     }

@@ -27,7 +27,7 @@ RULES = {
     "collectives/algorithms/": CORE + " collectives/call/ collectives/schedule/",
     "collectives/check/": CORE + " collectives/call/ collectives/schedule/",
     "collectives/simulate/": CORE + " collectives/call/ collectives/schedule/ collectives/algorithms/algorithm.h"
-                             " collectives/select/cost.h",
+                             " collectives/select/cost.h collectives/select/host_memory.h",
     "collectives/select/": CORE + " worker/base/statistics.h collectives/call/ collectives/schedule/ collectives/algorithms/algorithm.h"
                            " collectives/simulate/simulate.h",
     "collectives/draw/": CORE + " collectives/call/ collectives/schedule/ collectives/check/",

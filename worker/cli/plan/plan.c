@@ -20,6 +20,7 @@ enum {
     KEY_BLOCKS,
     KEY_ROOT,
     KEY_IN_PLACE,
+    KEY_SHARED_MEMORY,
     KEY_RANK,
     KEY_STEPS,
     KEY_SVG,
@@ -76,6 +77,8 @@ static const struct argp_option options_table[] = {
      1},
     {"root", KEY_ROOT, "R", 0, "The root, for collectives that have one (default 0)", 1},
     {"in-place", KEY_IN_PLACE, NULL, 0, "Use one buffer for input and output", 1},
+    {"shared-memory", KEY_SHARED_MEMORY, NULL, 0,
+     "The ranks of a host share memory, in which group steps are performed", 1},
     {NULL, 0, NULL, 0, "What to print:", 2},
     {"rank", KEY_RANK, "R", 0, "List the steps of this rank only", 2},
     {"steps", KEY_STEPS, NULL, 0, "List the steps of all ranks", 2},
@@ -127,6 +130,8 @@ static const char **find_text(struct muster_plan_options *options, int key)
 static bool *find_switch(struct muster_plan_options *options, int key)
 {
     switch (key) {
+    case KEY_SHARED_MEMORY:
+        return &options->shared_memory;
     case KEY_IN_PLACE:
         return &options->in_place;
     case KEY_STEPS:
@@ -215,6 +220,7 @@ static void write_command(const struct muster_plan_options *options, char *text,
                  {" --root ", options->root},
                  {" --rank ", options->rank},
                  {" --in-place", options->in_place ? "" : NULL},
+                 {" --shared-memory", options->shared_memory ? "" : NULL},
                  {" --simulate", options->simulate ? "" : NULL}};
     size_t used = 0;
     text[0] = '\0';

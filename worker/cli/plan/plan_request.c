@@ -222,7 +222,9 @@ static muster_status parse_call(const struct muster_plan_options *options,
 {
     struct muster_plan *plan = &request->plan;
     uint32_t last = request->topology.ranks - 1;
+    static const struct muster_memory_reach reach = {.staging_bytes = 256 << 10, .buffers = true};
     plan->in_place = options->in_place;
+    plan->memory = options->shared_memory ? &reach : NULL;
     if (options->root != NULL) {
         TRY(muster_option_parse_number("--root", options->root, 0, last, &plan->root));
     }
