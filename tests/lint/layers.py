@@ -49,7 +49,7 @@ RULES = {
     "worker/fabric/": FLOOR + " worker/device/devices.h collectives/call/call.h",
     "worker/executor/": FLOOR + " worker/device/devices.h worker/fabric/fabric.h collectives/call/ collectives/schedule/"
                         " collectives/reduce/",
-    "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h"
+    "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h worker/executor/executor_group.h"
                        " worker/executor/progress_engine.h collectives/",
     "worker/communicator/": FLOOR + " worker/fabric/fabric.h worker/executor/executor.h"
                             " worker/executor/progress_engine.h worker/context/context.h collectives/",

@@ -64,7 +64,6 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
 
 /* Making -------------------------------------------------------------------------------------- */
 
-/* The schedule of an operation that runs by messages. */
 static muster_status schedule_operation(const struct muster_context *context,
                                         const struct muster_plan *plan,
                                         struct muster_cached_operation *made)
@@ -78,7 +77,9 @@ static muster_status schedule_operation(const struct muster_context *context,
         return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
                                 muster_collective_name(plan->collective));
     }
-    return muster_operation_create(context->fabric, &schedule, context->ranks, &made->operation);
+    TRY(muster_operation_create(context->fabric, &schedule, context->ranks, &made->operation));
+    muster_operation_set_group(made->operation, &context->shared.group, made->method);
+    return MUSTER_OK;
 }
 
 /* made holds its key and its launch. */
@@ -92,11 +93,12 @@ static muster_status make_operation(struct muster_context *context,
     TRY(choose(context, context->key, &plan, made));
     TRY(muster_plan_check(made->algorithm, &plan));
     made->launch.call.algorithm = (uint32_t)made->algorithm;
-    if (!muster_algorithm_uses_memory(made->algorithm) ||
-        !muster_memory_choose(&plan, made->element_size_bytes, &context->choices.model,
-                              &made->method, &unused_us)) {
-        TRY(schedule_operation(context, &plan, made));
-    }
+    struct muster_plan by_messages = plan;
+    by_messages.memory = NULL;
+    bool in_memory = muster_algorithm_uses_memory(made->algorithm) &&
+                     muster_memory_choose(&plan, made->element_size_bytes, &context->choices.model,
+                                          &made->method, &unused_us);
+    TRY(schedule_operation(context, in_memory ? &plan : &by_messages, made));
     return muster_operation_cache_add(&context->cache, context->key, made, ret_cached);
 }
 

@@ -48,6 +48,11 @@ bool muster_device_find(const void *data, struct muster_device_memory *ret_memor
     return false;
 }
 
+const struct muster_device *muster_devices_host(void)
+{
+    return registry.rows[ROW_host];
+}
+
 const struct muster_device *muster_places_device(const struct muster_place *places, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -55,7 +60,7 @@ const struct muster_device *muster_places_device(const struct muster_place *plac
             return places[i].memory->device;
         }
     }
-    return registry.rows[ROW_host];
+    return muster_devices_host();
 }
 
 muster_status muster_devices_add(const struct muster_device *device)

@@ -112,6 +112,8 @@ static const struct muster_device toy_device = {
     .finish = finish,
     .wait = wait_for_work,
     .export_pages = muster_device_export_nothing,
+    .run_group_step = muster_device_no_group_step,
+    .announce_to_group = muster_device_no_group_step,
     .rdma_advice = "Use another device: this one is a toy",
 };
 
