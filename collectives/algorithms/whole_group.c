@@ -43,6 +43,7 @@ void muster_whole_group_generate(const struct muster_plan *plan, struct muster_b
         .source = MUSTER_INPUT,
         .target = MUSTER_OUTPUT,
         .span = {.count = gathers ? schedule->output_count : schedule->input_count},
-        .blocks = plan->input_bounds != NULL || plan->output_bounds != NULL};
+        .blocks = plan->input_bounds != NULL || plan->output_bounds != NULL,
+        .together = plan->finish_together};
     muster_builder_group(builder, &call);
 }

@@ -26,6 +26,9 @@ struct muster_launch {
     struct muster_shape shape; /* its bounds are borrowed from the key of the operation */
     struct muster_buffer_sizes sizes;
     uint64_t contributions; /* input buffers of all ranks together */
+    /* The call is in place, and keeps its input: `out` gets whole elements of the result only
+     * (collectives/schedule/keep_input.h). */
+    bool keeps;
 
     uint64_t generation;
     uint64_t sequence;       /* of the operation in its context */
@@ -40,6 +43,7 @@ struct muster_launch {
      * operation can read; NULL: memory of the host. Borrowed. */
     const struct muster_device_memory *in_memory, *out_memory;
     int64_t deadline_ns; /* of muster_clock_ns() */
+    int32_t priority;    /* of its messages */
 };
 
 #endif

@@ -360,7 +360,7 @@ static muster_status check_members(const struct muster_walk_step *own,
     for (uint32_t i = 0; i < count; i++) {
         const struct muster_step *step = members[i].step;
         if (step->kind != first->kind || step->span.count != first->span.count ||
-            step->blocks != first->blocks ||
+            step->blocks != first->blocks || step->together != first->together ||
             (muster_step_has_root(step) && step->peer != first->peer)) {
             return muster_error_set(MUSTER_INVALID,
                                     "rank %" PRIu32 " lane %u round %" PRIu32

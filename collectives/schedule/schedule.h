@@ -72,6 +72,8 @@ struct muster_step {
     uint8_t scope;  /* enum muster_step_scope; of group steps */
     uint16_t lane;
     uint8_t blocks;          /* 1: the shares of a group step are blocks of the call; else 0 */
+    uint8_t together;        /* 1: no member is done with a group step before all have come to it,
+                                whether it needs them or not; else 0 */
     uint32_t round;          /* within the lane, without gaps */
     uint32_t peer;           /* rank in the context; the root of a group step; unused by others */
     struct muster_span span; /* in source; RECV: the count that arrives, with offset == at; the

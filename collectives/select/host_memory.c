@@ -45,6 +45,7 @@ static struct muster_memory_call call_of_plan(const struct muster_plan *plan,
         .ranks = shape.ranks,
         .input = muster_shape_input_count(&shape),
         .output = muster_shape_output_count(&shape),
+        .keep_input = plan->keep_input,
         .largest_input = muster_memory_input_bytes(plan, element_size_bytes) / element_size_bytes,
         .element_size_bytes = element_size_bytes};
 }
@@ -153,7 +154,9 @@ static bool is_possible(const struct muster_memory_call *call,
                         const struct muster_memory_reach *reach, enum muster_memory_method method)
 {
     if (method == MUSTER_MEMORY_BUFFERS) {
-        return reach->buffers && call->collective != MUSTER_BARRIER;
+        /* A rank that gives up returns its buffers to its caller, who may change them while others
+         * read. These find out before they return, but may have written to their own by then. */
+        return reach->buffers && call->collective != MUSTER_BARRIER && !call->keep_input;
     }
     if (method == MUSTER_MEMORY_SHARES) {
         return call->collective == MUSTER_ALLREDUCE && windows_of(call, reach) <= WINDOWS_MAX;

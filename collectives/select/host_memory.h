@@ -19,7 +19,7 @@ enum muster_memory_method {
               one share of all inputs, and puts the result into its area for the
               others; an input larger than an area goes in windows of its size */
     MUSTER_MEMORY_BUFFERS = 3, /* each rank reads straight from the others' buffers; an allreduce
-                                  in shares */
+                                  in shares; not where the input is kept */
 };
 
 /* Bytes of INPUT, on the rank that has most, that a staging area must hold. */
@@ -31,6 +31,7 @@ struct muster_memory_call {
     uint32_t ranks;
     uint64_t input, output; /* elements of its buffers; of a broadcast those of the root */
     uint64_t largest_input; /* of all ranks */
+    bool keep_input;        /* as in struct muster_plan */
     size_t element_size_bytes;
 };
 

@@ -65,7 +65,8 @@ RULES = {
     "worker/cli/plan/": CLI + " collectives/",
     "worker/cli/timeline/": CLI,
     "worker/examples/": "muster.h",
-    "worker/muster.h": "",
+    "worker/muster.h": "muster_operations.h",
+    "worker/muster_operations.h": "",
 }
 # Pure: what they decide can be tested and replayed, because time and randomness come in as arguments.
 PURE = ("collectives/", "elastic/", "worker/cli/run/launch_policy.")

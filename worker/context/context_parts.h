@@ -3,6 +3,7 @@
  *
  *   context.c               members and turns; queries about the context
  *   find_operation.c        from a request to its operation, cached or new
+ *   caller_order.c          ranks as the callers number them, where hosts are mixed
  *   algorithm_choice.c      which algorithm, where none is named
  *   cached_operations.c     the cache
  *   launch.c                runs an operation on the buffers of a request
@@ -23,6 +24,7 @@
 #include "worker/base/status.h"
 #include "worker/context/algorithm_choice.h"
 #include "worker/context/cached_operations.h"
+#include "worker/context/caller_order.h"
 #include "worker/context/context.h"
 #include "worker/context/device_staging.h"
 #include "worker/context/started_calls.h"
@@ -36,14 +38,22 @@ struct muster_context_memory {
     struct muster_operation_group group; /* performs group steps in it */
 };
 
+/* Memory of one launch at a time; kept for the next one. */
+struct muster_scratch {
+    void *memory; /* owned */
+    uint64_t size_bytes;
+};
+
 struct muster_context {
     struct muster_fabric *fabric; /* borrowed */
     uint64_t generation;
     uint32_t number;
-    uint32_t rank;
+    uint32_t rank; /* this member's, as the callers number them */
     char *name;
-    uint32_t *ranks;
-    uint32_t *reduction_order; /* [ranks] ranks by their members' `order`: of reproducible sums */
+    uint32_t *ranks;           /* global ranks, in the order of the topology */
+    uint32_t *reduction_order; /* [ranks] ranks of the topology by their members' `order`: of
+                                  reproducible sums */
+    struct muster_caller_order order;
     struct muster_topology topology;
     struct muster_choices choices;
     atomic_uint_fast64_t progress;
@@ -59,8 +69,7 @@ struct muster_context {
     struct muster_operation_cache cache;
     bool tunes;
     struct muster_tuning tuning;
-    void *scratch;
-    uint64_t scratch_bytes;
+    struct muster_scratch scratch;
     struct muster_staging staging;
     struct muster_context_memory shared; /* shared.memory is NULL where the ranks share none */
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
@@ -88,12 +97,27 @@ MUSTER_CHECKED muster_status muster_context_find_with(struct muster_context *con
 struct muster_plan muster_context_plan(const struct muster_context *context,
                                        const struct muster_cached_operation *cached);
 
+/* made, which has its algorithm and size of elements, gets an operation that runs by messages, and
+ * the scratch and steps of that. */
+MUSTER_CHECKED muster_status muster_context_schedule(const struct muster_context *context,
+                                                     const struct muster_plan *plan,
+                                                     struct muster_cached_operation *made);
+
 /* launch.c: gives the operation that was found last a number and runs it. flags: of struct
  * muster_call, besides those of the request. */
 MUSTER_CHECKED muster_status muster_context_launch(struct muster_context *context,
                                                    const struct muster_request *request,
                                                    const struct muster_cached_operation *cached,
                                                    uint8_t flags, uint32_t *ret_suspect);
+
+/* launch.c: fills what belongs to this launch alone, except its number; reserves its scratch, and
+ * gathers this rank's own buffers, which needs no other rank. Here and below, without the turn and
+ * of any thread. */
+MUSTER_CHECKED muster_status muster_context_prepare(const struct muster_context *context,
+                                                    const struct muster_request *request,
+                                                    const struct muster_cached_operation *cached,
+                                                    struct muster_scratch *scratch,
+                                                    struct muster_launch *ret_launch);
 
 /* launch.c: adds the span of a call that has succeeded to the timeline. */
 void muster_context_trace(const struct muster_context *context, const struct muster_launch *launch,

@@ -13,19 +13,18 @@
 
 enum { SCRATCH_ALIGNMENT = 64 }; /* a cache line */
 
-static muster_status reserve_scratch(struct muster_context *context, uint64_t size_bytes)
+static muster_status reserve(struct muster_scratch *scratch, uint64_t size_bytes)
 {
-    if (size_bytes <= context->scratch_bytes) {
+    if (size_bytes <= scratch->size_bytes) {
         return MUSTER_OK;
     }
-    void *scratch = NULL;
-    if (posix_memalign(&scratch, SCRATCH_ALIGNMENT, size_bytes) != 0) {
+    void *memory = NULL;
+    if (posix_memalign(&memory, SCRATCH_ALIGNMENT, size_bytes) != 0) {
         return muster_error_set(MUSTER_FATAL, "no memory for %llu bytes of scratch",
                                 (unsigned long long)size_bytes);
     }
-    free(context->scratch);
-    context->scratch = scratch;
-    context->scratch_bytes = size_bytes;
+    free(scratch->memory);
+    *scratch = (struct muster_scratch){.memory = memory, .size_bytes = size_bytes};
     return MUSTER_OK;
 }
 
@@ -54,22 +53,30 @@ void muster_context_trace(const struct muster_context *context, const struct mus
     muster_timeline_add(timeline, &span);
 }
 
-/* Fills what belongs to this launch alone, except its buffers and its number. */
-static struct muster_launch prepare(const struct muster_context *context,
-                                    const struct muster_request *request,
-                                    const struct muster_cached_operation *cached, uint8_t flags)
+muster_status muster_context_prepare(const struct muster_context *context,
+                                     const struct muster_request *request,
+                                     const struct muster_cached_operation *cached,
+                                     struct muster_scratch *scratch,
+                                     struct muster_launch *ret_launch)
 {
-    struct muster_launch launch = cached->launch;
-    launch.generation = context->generation;
-    launch.context = context->number;
-    launch.deadline_ns = request->deadline_ns;
-    launch.reduction = muster_local_reduction(request);
-    launch.call.flags |= flags;
-    if (muster_collective_reduces(launch.shape.collective)) {
-        launch.call.prescale = launch.reduction.prescale;
-        launch.call.postscale = launch.reduction.postscale;
+    struct muster_launch *launch = ret_launch;
+    uint64_t scratch_bytes = aligned(cached->scratch_bytes);
+    *launch = cached->launch;
+    launch->generation = context->generation;
+    launch->context = context->number;
+    launch->deadline_ns = request->deadline_ns;
+    launch->priority = request->priority;
+    launch->reduction = muster_local_reduction(request);
+    if (muster_collective_reduces(launch->shape.collective)) {
+        launch->call.prescale = launch->reduction.prescale;
+        launch->call.postscale = launch->reduction.postscale;
     }
-    return launch;
+    TRY(reserve(scratch, scratch_bytes + muster_local_scratch_bytes(
+                                             request, &cached->order_of_blocks, launch)));
+    launch->scratch = scratch->memory;
+    muster_local_begin(request, &cached->order_of_blocks, (char *)scratch->memory + scratch_bytes,
+                       launch);
+    return MUSTER_OK;
 }
 
 /* An operation that runs by messages is announced in the memory that the ranks share: a rank that
@@ -117,12 +124,9 @@ static muster_status launch_with(struct muster_context *context,
                                  uint32_t *ret_suspect)
 {
     int64_t started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
-    struct muster_launch launch = prepare(context, request, cached, flags);
-    uint64_t scratch_bytes = aligned(cached->scratch_bytes);
-    TRY(reserve_scratch(context, scratch_bytes + muster_local_scratch_bytes(request, &launch)));
-    launch.scratch = context->scratch;
-    launch.in = muster_local_begin(request, &launch, (char *)context->scratch + scratch_bytes);
-    launch.out = request->out;
+    struct muster_launch launch;
+    TRY(muster_context_prepare(context, request, cached, &context->scratch, &launch));
+    launch.call.flags |= flags;
     if (direct != NULL) {
         const struct muster_device_pair *pair = &direct->pairs[0];
         launch.in_memory = pair->in_on_device ? &pair->in_memory : NULL;
@@ -131,8 +135,9 @@ static muster_status launch_with(struct muster_context *context,
     launch.sequence = ++context->sequence;
     muster_status status = run(context, cached, &launch, ret_suspect);
     if (status == MUSTER_OK) {
-        status = launch.out_memory != NULL ? muster_device_call_finish(&launch)
-                                           : muster_local_end(request, &launch);
+        status = launch.out_memory != NULL
+                     ? muster_device_call_finish(&launch)
+                     : muster_local_end(request, &cached->order_of_blocks, &launch);
     }
     if (status != MUSTER_OK) {
         return fail(context, &launch, status);
@@ -145,13 +150,16 @@ static muster_status launch_with(struct muster_context *context,
 /* Memory of a device ------------------------------------------------------------------------------
  */
 
-/* One input that needs no scaling, over links that read memory of a device. */
+/* One input that needs no scaling and no copy in another order, over links that read memory of a
+ * device. */
 static bool may_be_direct(const struct muster_context *context,
                           const struct muster_request *request,
                           const struct muster_cached_operation *cached)
 {
-    bool scales = request->prescale != 0 && request->prescale != 1;
-    return context->shared.memory == NULL && request->buffer_count == 0 && !scales &&
+    bool scales = muster_request_prescale(request) != 1;
+    return cached->operation != NULL && context->shared.memory == NULL &&
+           request->buffer_count == 0 && !scales &&
+           !muster_operation_order_copies(&cached->order_of_blocks) &&
            muster_operation_reads_devices(cached->operation, context->generation);
 }
 

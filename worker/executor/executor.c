@@ -121,6 +121,24 @@ static void consume_and_reduce(struct muster_transfer *transfer, uint64_t offset
                              size_bytes / operation->element_size_bytes);
 }
 
+/* A message that ends in the middle of an element would leave one that is neither what it was nor
+ * the result: with this function only whole elements are written. */
+static void consume_and_copy(struct muster_transfer *transfer, uint64_t offset_bytes,
+                             const void *data, size_t size_bytes)
+{
+    memcpy((char *)transfer->data + offset_bytes, data, size_bytes);
+}
+
+static muster_consume_function consume_of(const struct muster_operation *operation,
+                                          const struct muster_step *step)
+{
+    if (step->kind == MUSTER_STEP_RECV_REDUCE) {
+        return consume_and_reduce;
+    }
+    bool kept = step->kind == MUSTER_STEP_RECV && step->target == MUSTER_OUTPUT;
+    return kept && operation->launch->keeps ? consume_and_copy : NULL;
+}
+
 /* Rounds -------------------------------------------------------------------------------------- */
 
 static void when_done(struct muster_transfer *transfer);
@@ -143,8 +161,9 @@ static void prepare_message(struct muster_step_message *message)
         .data = sends ? address_of(operation, step->source, step->span.offset)
                       : address_of(operation, step->target, step->at),
         .size_bytes = step->span.count * operation->element_size_bytes,
-        .consume = step->kind == MUSTER_STEP_RECV_REDUCE ? consume_and_reduce : NULL,
+        .consume = consume_of(operation, step),
         .element_size_bytes = (uint32_t)operation->element_size_bytes,
+        .priority = launch->priority,
         .done = when_done,
         .owner = message,
     };

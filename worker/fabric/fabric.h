@@ -85,8 +85,9 @@ struct muster_transfer {
     uint64_t size_bytes; /* the same at both members; a message of 0 bytes is sent, too */
     muster_consume_function consume; /* RECEIVE: is passed the pieces instead of data; or NULL */
     uint32_t element_size_bytes;     /* pieces are multiples of it; 1 or more */
-    muster_done_function done;       /* or NULL */
-    void *owner;                     /* the caller's */
+    int32_t priority;          /* SEND: segments of a higher one go before those of a lower one */
+    muster_done_function done; /* or NULL */
+    void *owner;               /* the caller's */
     /* SEND: data is memory of a device, of this allocation; borrowed; only for links that read such
      * memory (muster_fabric_reads_devices()). NULL: memory of the host, as RECEIVE always has. */
     const struct muster_device_memory *memory;
@@ -119,6 +120,10 @@ void muster_transports_read_environment(muster_options *options);
 MUSTER_CHECKED muster_status
 muster_transports_parse(const muster_options *options, const char *only,
                         struct muster_transport_settings **ret_settings);
+/* Whether a transport that the settings do not contain has an active device on this machine. Writes
+ * one line that names the device and the option. */
+bool muster_transports_find_unused(const struct muster_transport_settings *settings, char *ret_text,
+                                   size_t size);
 /* Accepts NULL. */
 void muster_transport_settings_destroy(struct muster_transport_settings *settings);
 

@@ -97,6 +97,10 @@ struct muster_transport {
     /* Frees the settings. NULL: there are never any. */
     void (*free_settings)(void *settings);
 
+    /* Where the transport is not used: whether this machine has a device for it that the user may
+     * have forgotten. Writes one line about it. NULL: there is none. */
+    bool (*find_unused)(char *ret_text, size_t size);
+
     /* The transport of one fabric: an object of its own. */
 
     /* Creates the object and begins to accept. *ret_transport stays NULL if there can be no such

@@ -198,6 +198,21 @@ static muster_status fill(struct muster_session *session, struct muster_join_res
     return MUSTER_OK;
 }
 
+/* One line, in the first generation with several hosts, from one member of each host. */
+static void mention_unused_device(struct muster_session *session,
+                                  const struct muster_join_response *response)
+{
+    char text[512];
+    if (session->mentioned_devices || response->host_count == 1 || session->settings.encrypted) {
+        return;
+    }
+    session->mentioned_devices = true;
+    if (atomic_load(&session->ranks[MUSTER_LOCAL]) == 0 &&
+        muster_transports_find_unused(session->settings.transports, text, sizeof text)) {
+        muster_log(MUSTER_LOG_WARN, "%s", text);
+    }
+}
+
 /* From now on the lease thread watches this generation, and a death in it is noticed. */
 static void publish(struct muster_session *session, const struct muster_join_response *response)
 {
@@ -259,6 +274,7 @@ muster_status muster_session_begin_generation(struct muster_session *session,
     muster_status status = fill(session, response);
     if (status == MUSTER_OK) {
         publish(session, response);
+        mention_unused_device(session, response);
         status = prepare(session);
         set_prepared(session, status);
     }

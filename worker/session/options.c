@@ -46,7 +46,7 @@ static void read_environment(muster_options *options)
  * would give it values. */
 _Static_assert(offsetof(muster_options, timeline) + sizeof(char *) == sizeof(muster_options),
                "muster_options ends with padding");
-_Static_assert(offsetof(muster_call_options, user_data) + sizeof(void *) ==
+_Static_assert(offsetof(muster_call_options, finish_together) + sizeof(int) ==
                    sizeof(muster_call_options),
                "muster_call_options ends with padding");
 
@@ -186,6 +186,7 @@ muster_status muster_settings_init(const muster_options *options,
         .measure = complete.measure != 0,
         .tune = complete.tune != 0,
         .reproducible = complete.reproducible != 0,
+        .encrypted = complete.tls_certificate != NULL,
     };
     muster_status status = copy_strings(&complete, &settings);
     if (status == MUSTER_OK) {

@@ -28,6 +28,7 @@ struct muster_settings {
     bool measure; /* the links, when there is reason to */
     bool tune;    /* find out what is fast */
     bool reproducible;
+    bool encrypted; /* the links use TLS */
     char *timeline; /* the prefix of its file; NULL: none */
 };
 

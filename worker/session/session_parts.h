@@ -57,6 +57,7 @@ struct muster_session {
     struct muster_figures figures; /* algorithms are chosen by these; written with rejoin_mutex
                                       held, or by a commit that holds the generation */
     bool has_formed;               /* some generation has formed; under rejoin_mutex */
+    bool mentioned_devices;        /* those that are not used; under rejoin_mutex */
     pthread_mutex_t client_mutex;
     struct muster_state state;
 

@@ -61,6 +61,32 @@ static void every_call_in_shared_memory_is_one_group_step(void **state)
     assert_int_equal(rows, 7);
 }
 
+static void calls_that_finish_together_and_keep_their_input_are_proven(void **state)
+{
+    (void)state;
+    const unsigned promises = MUSTER_CHECK_INPUT_KEPT | MUSTER_CHECK_FINISH_TOGETHER;
+    struct muster_topology topology = test_topology_even(5, 1);
+    size_t without = 0;
+    for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
+        for (int together = 0; together < 2 && muster_algorithms[algorithm].memory; together++) {
+            struct muster_check_result result;
+            struct muster_plan plan = test_plan(algorithm, &topology, 100, 2);
+            plan.memory = &reach;
+            plan.keep_input = true;
+            plan.finish_together = together == 1;
+            struct test_job job = test_job_create(algorithm, &plan, false);
+            assert_int_equal(muster_check_promises(job.shapes, job.schedules, job.ranks, false,
+                                                   promises, &result),
+                             MUSTER_OK);
+            without += together == 0 && !result.proven ? 1 : 0;
+            assert_true(together == 0 || result.proven);
+            test_job_finish(&job);
+        }
+    }
+    assert_int_equal(without, 2); /* broadcast and reduce: the others wait for all anyway */
+    muster_topology_finish(&topology);
+}
+
 static void a_reduction_follows_the_order_that_the_call_asks_for(void **state)
 {
     (void)state;
@@ -198,7 +224,7 @@ static void mutate(const struct test_job *job, uint64_t *random, struct counts *
             struct muster_step *step = &mutant[rank].steps[i];
             const struct muster_step original = *step;
             for (uint8_t value = 0; value <= MUSTER_STEP_GROUP_BARRIER + 1; value++) {
-                for (int field = 0; field < 9; field++) {
+                for (int field = 0; field < 10; field++) {
                     *step = original;
                     switch (field) {
                     case 0:
@@ -221,6 +247,9 @@ static void mutate(const struct test_job *job, uint64_t *random, struct counts *
                         break;
                     case 6:
                         step->span.offset = original.span.offset + value - 5;
+                        break;
+                    case 9:
+                        step->together = value;
                         break;
                     case 7:
                         step->span.count = original.span.count + value - 5;
@@ -365,6 +394,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_in_shared_memory_is_one_group_step),
+        cmocka_unit_test(calls_that_finish_together_and_keep_their_input_are_proven),
         cmocka_unit_test(a_reduction_follows_the_order_that_the_call_asks_for),
         cmocka_unit_test(a_hierarchical_allreduce_of_group_steps_is_proven_and_right),
         cmocka_unit_test(mutants_are_rejected_or_make_no_difference),

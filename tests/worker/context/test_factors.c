@@ -17,6 +17,7 @@ struct sum {
     muster_type type;
     muster_op op;
     double prescale, postscale;
+    uint32_t factors_set;
     uint32_t buffers;
     bool in_place;
     double value; /* buffer b of rank r holds (r + 1) times this, plus b */
@@ -87,6 +88,7 @@ static void run_sum(struct group_member *member, void *argument)
                                      .user_function = add,
                                      .prescale = sum->prescale,
                                      .postscale = sum->postscale,
+                                     .factors_set = sum->factors_set,
                                      .buffer_count = sum->buffers,
                                      .inputs = inputs,
                                      .outputs = outputs,
@@ -143,6 +145,29 @@ static void every_type_of_number_is_scaled_before_and_after(void **state)
             each[i].value = 4;
         }
         run_sums(each, 6);
+    }
+}
+
+static void a_factor_of_0_is_a_factor_where_it_is_set(void **state)
+{
+    (void)state;
+    const struct sum sums[] = {
+        {.op = MUSTER_SUM, .factors_set = MUSTER_PRESCALE_SET},
+        {.op = MUSTER_AVERAGE, .postscale = 3, .factors_set = MUSTER_PRESCALE_SET},
+        {.op = MUSTER_MAX, .prescale = 2, .factors_set = MUSTER_POSTSCALE_SET},
+        {.op = MUSTER_SUM, .postscale = 0.5, .factors_set = MUSTER_POSTSCALE_SET, .wanted = 12},
+        {.op = MUSTER_SUM, .wanted = 24}, /* 0 that is not set */
+    };
+    static const muster_type types[] = {MUSTER_FLOAT32, MUSTER_INT16, MUSTER_BFLOAT16};
+    for (size_t type = 0; type < 3; type++) {
+        struct sum each[5];
+        for (size_t i = 0; i < 5; i++) {
+            each[i] = sums[i];
+            each[i].collective = i % 2 == 0 ? MUSTER_ALLREDUCE : MUSTER_REDUCE_SCATTER;
+            each[i].type = types[type];
+            each[i].value = 4;
+        }
+        run_sums(each, 5);
     }
 }
 
@@ -257,6 +282,14 @@ static void factors_that_cannot_be_applied_are_refused(void **state)
     struct muster_request request = good_request();
     request.prescale = 1.0 / 0.0;
     assert_refused(&group, request, "prescale inf: must be finite");
+    request.prescale = -0.0 / 0.0;
+    assert_refused(&group, request, "nan: must be finite");
+    request = good_request();
+    request.factors_set = 5;
+    assert_refused(&group, request, "factors_set 5: there are two factors");
+    request.factors_set = MUSTER_POSTSCALE_SET;
+    request.op = MUSTER_BITWISE_XOR;
+    assert_refused(&group, request, "postscale 0: not for bitwise_xor of int32");
     request = good_request();
     request.postscale = 2;
     request.op = MUSTER_BITWISE_XOR;
@@ -314,6 +347,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_of_number_is_scaled_before_and_after),
+        cmocka_unit_test(a_factor_of_0_is_a_factor_where_it_is_set),
         cmocka_unit_test(integers_are_truncated_at_the_end_of_each_step),
         cmocka_unit_test(all_buffers_of_all_members_are_reduced),
         cmocka_unit_test(a_broadcast_reaches_all_buffers_of_all_members),

@@ -20,7 +20,8 @@ enum {
 /* The command line; NULL and false: not given. */
 struct muster_plan_options {
     const char *collective, *ranks, *hosts, *racks, *algorithm, *count, *blocks, *root, *rank, *svg;
-    bool check, list, formulas, steps, simulate, table, json, in_place, shared_memory;
+    bool check, list, formulas, steps, simulate, table, json, in_place, keep_input, finish_together;
+    bool shared_memory;
 };
 
 struct muster_plan_request {

@@ -6,7 +6,8 @@
  *               one window (as much as they hold) after the other. That is less work for the
  *               processor than copies by the kernel, which looks up every page.
  *   in buffers  In shares, but straight out of the peers' buffers: if the method says so, or if all
- *               buffers are in memory of muster_alloc().
+ *               buffers are in memory of muster_alloc(). Not where the input is kept
+ *               (collectives/select/host_memory.c says why).
  *   twice       In buffers, for two ranks: each reduces everything.
  *
  * Sources: see group_collectives.c.
@@ -192,10 +193,11 @@ static muster_status allreduce_large(struct muster_group_run *run,
 {
     const struct muster_group_exposure buffers = {.in_buffers = true,
                                                   .size_bytes = exposure->size_bytes};
+    bool keeps = (run->launch->call.flags & MUSTER_CALL_KEEPS_INPUT) != 0;
     TRY(muster_group_expose(run, &buffers));
     TRY(muster_group_wait_for_all_announcements(run));
     return run->step->method == MUSTER_MEMORY_BUFFERS ||
-                   (run->step->buffers && muster_group_all_allocated(run))
+                   (run->step->buffers && !keeps && muster_group_all_allocated(run))
                ? allreduce_in_buffers(run, &buffers)
                : allreduce_in_windows(run, elements);
 }
