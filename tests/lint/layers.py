@@ -27,7 +27,7 @@ RULES = {
     "collectives/algorithms/": CORE + " collectives/call/ collectives/schedule/",
     "collectives/check/": CORE + " collectives/call/ collectives/schedule/",
     "collectives/simulate/": CORE + " collectives/call/ collectives/schedule/ collectives/algorithms/algorithm.h"
-                             " collectives/select/cost.h",
+                             " collectives/select/cost.h collectives/select/host_memory.h",
     "collectives/select/": CORE + " worker/base/statistics.h collectives/call/ collectives/schedule/ collectives/algorithms/algorithm.h"
                            " collectives/simulate/simulate.h",
     "collectives/draw/": CORE + " collectives/call/ collectives/schedule/ collectives/check/",
@@ -49,7 +49,7 @@ RULES = {
     "worker/fabric/": FLOOR + " worker/device/devices.h collectives/call/call.h collectives/call/range_list.h",
     "worker/executor/": FLOOR + " worker/device/devices.h worker/fabric/fabric.h collectives/call/ collectives/schedule/"
                         " collectives/reduce/",
-    "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h"
+    "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h worker/executor/executor_group.h"
                        " worker/executor/progress_engine.h collectives/",
     "worker/communicator/": FLOOR + " worker/fabric/fabric.h worker/executor/executor.h"
                             " worker/executor/progress_engine.h worker/context/context.h collectives/",

@@ -74,7 +74,10 @@ muster_status muster_context_schedule(const struct muster_context *context,
                                       struct muster_cached_operation *made)
 {
     struct muster_schedule schedule;
-    TRY(muster_caller_order_schedule(made->algorithm, plan, &made->order_of_blocks, &schedule));
+    /* A group step is as it is: blocks in another order are copied. */
+    TRY(plan->memory != NULL ? muster_schedule_generate(made->algorithm, plan, &schedule)
+                             : muster_caller_order_schedule(made->algorithm, plan,
+                                                            &made->order_of_blocks, &schedule));
     made->step_count = schedule.step_count;
     if (__builtin_mul_overflow(schedule.scratch_count, made->element_size_bytes,
                                &made->scratch_bytes)) {
@@ -83,7 +86,9 @@ muster_status muster_context_schedule(const struct muster_context *context,
                                 muster_collective_name(plan->collective));
     }
     const uint32_t *peers = muster_caller_order_peers(&context->order, plan, context->ranks);
-    return muster_operation_create(context->fabric, &schedule, peers, &made->operation);
+    TRY(muster_operation_create(context->fabric, &schedule, peers, &made->operation));
+    muster_operation_set_group(made->operation, &context->shared.group, made->method);
+    return MUSTER_OK;
 }
 
 /* made holds its key, its launch and the order of its blocks. */
@@ -96,12 +101,12 @@ static muster_status choose_and_schedule(struct muster_context *context,
     TRY(choose(context, context->key, &plan, made));
     TRY(muster_plan_check(made->algorithm, &plan));
     made->launch.call.algorithm = (uint32_t)made->algorithm;
-    if (!muster_algorithm_uses_memory(made->algorithm) ||
-        !muster_memory_choose(&plan, made->element_size_bytes, &context->choices.model,
-                              &made->method, &unused_us)) {
-        return muster_context_schedule(context, &plan, made);
-    }
-    return MUSTER_OK;
+    struct muster_plan by_messages = plan;
+    by_messages.memory = NULL;
+    bool in_memory = muster_algorithm_uses_memory(made->algorithm) &&
+                     muster_memory_choose(&plan, made->element_size_bytes, &context->choices.model,
+                                          &made->method, &unused_us);
+    return muster_context_schedule(context, in_memory ? &plan : &by_messages, made);
 }
 
 /* made holds its key and its launch. */
