@@ -24,6 +24,7 @@ int muster_conformance_run(const struct rig_transport *transport)
     size_t count = add(tests, 0, conformance_moving, conformance_moving_count);
     count = add(tests, count, conformance_ending, conformance_ending_count);
     count = add(tests, count, conformance_members, conformance_members_count);
+    count = add(tests, count, conformance_announced, conformance_announced_count);
     conformance_transport = transport;
     return _cmocka_run_group_tests(transport->name, tests, count, NULL, NULL);
 }

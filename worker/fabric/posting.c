@@ -60,7 +60,8 @@ static muster_status check_ended(struct muster_fabric *fabric,
         return muster_error_set(MUSTER_INVALID, "operation %" PRIu64 " of context %u was withdrawn",
                                 operation.sequence, operation.context);
     }
-    return check_call(fabric, &operation, transfer->call);
+    return muster_key_is_announced(&transfer->key) ? MUSTER_OK
+                                                   : check_call(fabric, &operation, transfer->call);
 }
 
 /* Opens an IDLE link. A link whose peer has left still serves receives of messages that have

@@ -20,6 +20,7 @@
 enum {
     EVENTS_MAX = 64,          /* taken from epoll at a time */
     TURNS_WITHOUT_EVENTS = 8, /* while there is other work; then descriptors are polled */
+    POLL_TURNS = 4,           /* of muster_fabric_poll() */
     RELAXES = 16,             /* between two polls of descriptors */
     SIGNATURES_DELAY_NS =
         50 * 1000 * 1000, /* of a wait, until it sends its signature to the peers */
@@ -507,6 +508,20 @@ muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
     struct muster_waiter waiter = {
         .finished = finished, .generation = operation->generation, .operation = &id};
     return drive(fabric, &waiter, deadline_ns);
+}
+
+/* Several turns: what a first one receives, the next ones answer. */
+void muster_fabric_poll(struct muster_fabric *fabric)
+{
+    AUTO_LOCK(&fabric->lock);
+    for (int i = 0; i < POLL_TURNS && !fabric->leading; i++) {
+        fabric->leading = true;
+        muster_progress_turn(fabric, 0);
+        fabric->leading = false;
+    }
+    if (!fabric->leading && fabric->waiters != NULL) {
+        pthread_cond_signal(&fabric->waiters->woken);
+    }
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): the built-in function writes it */

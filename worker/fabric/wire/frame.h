@@ -14,7 +14,7 @@ enum {
     /* Of all that members send each other: frames, hellos, and the records that communicators and
      * sessions exchange (figures_wire.h, sync_wire.h). A change of any of them is a new version:
      * members of different versions refuse each other by the hello (hello.h). */
-    MUSTER_WIRE_VERSION = 4,
+    MUSTER_WIRE_VERSION = 5,
     MUSTER_FRAME_PAYLOAD_MAX = 256 * 1024,
     MUSTER_OFFER_MAX = 64,        /* payload of an OFFER: where the data is; within one host only */
     MUSTER_EAGER_MAX = 16 * 1024, /* bytes; larger messages are sent by rendezvous */
@@ -32,6 +32,7 @@ enum muster_frame_kind {
     MUSTER_FRAME_GOODBYE = 7,   /* the last frame of a member that leaves */
     MUSTER_FRAME_GET_DONE = 8,  /* the receiver has got an offered message; within one host only */
     MUSTER_FRAME_SIGNATURE = 9, /* the call of an operation in which the sender waits */
+    MUSTER_FRAME_REFUSAL = 10,  /* an offered message will not be received; payload: the reason */
 };
 
 struct muster_frame {
