@@ -130,14 +130,15 @@ static muster_status reserve_slot(uint32_t *ret_index)
 
 /* The generation is held, so it cannot end meanwhile. */
 static muster_status start_held(struct muster_session *session, muster_scope scope,
-                                const struct muster_request *request,
-                                muster_operation *ret_operation)
+                                const struct muster_start *start, muster_operation *ret_operation)
 {
     struct muster_context *context = session->generation.communicator->contexts[scope];
     struct muster_started_call *call = NULL;
     uint32_t index = 0;
     TRY(reserve_slot(&index));
-    muster_status status = muster_context_start(context, request, &call);
+    muster_status status = start->request != NULL
+                               ? muster_context_start(context, start->request, &call)
+                               : muster_context_start_message(context, start->message, &call);
     AUTO_LOCK(&table.mutex);
     struct slot *slot = &table.slots[index];
     if (status != MUSTER_OK) {
@@ -153,12 +154,12 @@ static muster_status start_held(struct muster_session *session, muster_scope sco
 }
 
 muster_status muster_session_start(struct muster_session *session, muster_scope scope,
-                                   const struct muster_request *request,
+                                   const struct muster_start *start,
                                    muster_operation *ret_operation)
 {
     TRY(muster_session_hold_generation(session));
     uint64_t generation = session->generation.number;
-    muster_status status = start_held(session, scope, request, ret_operation);
+    muster_status status = start_held(session, scope, start, ret_operation);
     muster_session_release_generation(session);
     return muster_session_handle_result(session, generation, status, UINT32_MAX);
 }

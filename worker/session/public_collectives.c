@@ -56,7 +56,8 @@ static muster_status run(struct muster_session *session, muster_scope scope,
         return muster_error_set(MUSTER_INVALID, "%s: ret_operation is NULL",
                                 muster_collective_name(request->collective));
     }
-    return muster_session_start(session, scope, request, form.ret_operation);
+    const struct muster_start start = {.request = request};
+    return muster_session_start(session, scope, &start, form.ret_operation);
 }
 
 static muster_status allreduce(struct muster_session *session, muster_scope scope, const void *in,
