@@ -4,8 +4,9 @@
  * A process opens a session, which joins a job, and then calls collectives with the other members
  * of the job. When the membership changes, calls return MUSTER_REJOIN; muster_run() hides that.
  *
- * This is the only installed header. It includes nothing of ours, and every other file of the
- * source tree may include it for its types: statuses, element types, reduce operations, scopes.
+ * Programs include this header only. It includes muster_operations.h, which declares operations in
+ * flight, and muster_messages.h, which declares point to point. Every other file of the source tree
+ * may include it for its types: statuses, element types, reduce operations, scopes.
  *
  * Errors: a function that can fail returns a muster_status, which says what the caller should do.
  * muster_last_error() says in one line what happened and names the rank, host or argument. Outputs
@@ -30,6 +31,8 @@ extern "C" {
 
 #define MUSTER_API __attribute__((visibility("default")))
 #define MUSTER_CHECKED __attribute__((warn_unused_result))
+/* Opens the declaration of a function whose status the caller must use. */
+#define MUSTER_STATUS MUSTER_API MUSTER_CHECKED muster_status
 
 /* What the caller should do next. */
 typedef enum muster_status {
@@ -234,8 +237,7 @@ MUSTER_API void muster_options_init_sized(muster_options *options, size_t size);
  * Errors: MUSTER_INVALID (an option is wrong, the token is refused, members disagree on min or
  * max), MUSTER_RETRY (no service, or too few members within join_timeout_ms; the error says who is
  * there), MUSTER_ENDED (the job is over), MUSTER_FATAL. */
-MUSTER_API MUSTER_CHECKED muster_status muster_open(const muster_options *options,
-                                                    muster_session **ret_session);
+MUSTER_STATUS muster_open(const muster_options *options, muster_session **ret_session);
 
 /* Leaves the job and frees the session. Blocks for at most two seconds. Accepts NULL. No other call
  * with this session may be running. */
@@ -249,7 +251,7 @@ MUSTER_API void muster_close(muster_session *session);
  * Blocks, and has the errors of muster_open(). MUSTER_FATAL also after more than ten generations in
  * a row that ended before any collective did: these members cannot reach each other. A member that
  * reaches more than half of the others tries twenty generations, so that the others leave first. */
-MUSTER_API MUSTER_CHECKED muster_status muster_rejoin(muster_session *session);
+MUSTER_STATUS muster_rejoin(muster_session *session);
 
 /* Requests to leave the job. The next commit returns MUSTER_REJOIN to every member, and
  * muster_rejoin() then returns MUSTER_ENDED to this one. Async-signal-safe. */
@@ -266,8 +268,8 @@ MUSTER_API uint64_t muster_generation(const muster_session *session);
 /* Collectives --------------------------------------------------------------------------------- */
 
 /* Options of one call; NULL means all defaults. All members must give the same values, except for
- * timeout_ms, user_function and user_data. `size` is as in muster_options; a call whose options
- * lack it is MUSTER_INVALID. */
+ * timeout_ms, user_function, user_data and priority. `size` is as in muster_options; a call whose
+ * options lack it is MUSTER_INVALID. */
 typedef struct muster_call_options {
     /* sizeof(muster_call_options); muster_call_options_init() sets it. */
     size_t size;
@@ -287,6 +289,11 @@ typedef struct muster_call_options {
     /* For MUSTER_USER; must compute the same on all members. user_data is passed to it. */
     muster_user_function user_function;
     void *user_data;
+    /* Where several operations are in flight, the bytes of one with a higher priority go before
+     * those of others: an urgent one passes a long one at the next segment of 256 KiB at most. May
+     * differ between members. Default: 0. */
+    int32_t priority;
+    int32_t unused; /* 0 */
 } muster_call_options;
 
 /* muster_call_options_init(muster_call_options *options) fills in the size and all defaults, which
@@ -338,96 +345,77 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
 
 /* out[0..count) = op over all members of in[0..count). The result has the same bits on all members.
  * In place: out == in. */
-MUSTER_API MUSTER_CHECKED muster_status muster_allreduce(muster_session *session,
-                                                         muster_scope scope, const void *in,
-                                                         void *out, size_t count, muster_type type,
-                                                         muster_op op,
-                                                         const muster_call_options *options);
+MUSTER_STATUS muster_allreduce(muster_session *session, muster_scope scope, const void *in,
+                               void *out, size_t count, muster_type type, muster_op op,
+                               const muster_call_options *options);
 
 /* An allreduce whose result only the root gets; the others' `out` is not used. In place: out == in,
  * at the root. */
-MUSTER_API MUSTER_CHECKED muster_status muster_reduce(muster_session *session, muster_scope scope,
-                                                      const void *in, void *out, size_t count,
-                                                      muster_type type, muster_op op, uint32_t root,
-                                                      const muster_call_options *options);
+MUSTER_STATUS muster_reduce(muster_session *session, muster_scope scope, const void *in, void *out,
+                            size_t count, muster_type type, muster_op op, uint32_t root,
+                            const muster_call_options *options);
 
 /* `in` has size x count elements; out[0..count) = op over all members of block `rank` of their
  * `in`, `rank` being that of the receiver. In place: out == in + rank x count. */
-MUSTER_API MUSTER_CHECKED muster_status muster_reduce_scatter(muster_session *session,
-                                                              muster_scope scope, const void *in,
-                                                              void *out, size_t count,
-                                                              muster_type type, muster_op op,
-                                                              const muster_call_options *options);
+MUSTER_STATUS muster_reduce_scatter(muster_session *session, muster_scope scope, const void *in,
+                                    void *out, size_t count, muster_type type, muster_op op,
+                                    const muster_call_options *options);
 
 /* A reduce_scatter with blocks of different sizes: block i has counts[i] elements, and `out` has
  * counts[rank]. In place: out == this rank's block of `in`. */
-MUSTER_API MUSTER_CHECKED muster_status muster_reduce_scatterv(muster_session *session,
-                                                               muster_scope scope, const void *in,
-                                                               void *out, const size_t *counts,
-                                                               muster_type type, muster_op op,
-                                                               const muster_call_options *options);
+MUSTER_STATUS muster_reduce_scatterv(muster_session *session, muster_scope scope, const void *in,
+                                     void *out, const size_t *counts, muster_type type,
+                                     muster_op op, const muster_call_options *options);
 
 /* `out` has size x count elements; its block i = member i's in[0..count). In place: in == out +
  * rank x count. */
-MUSTER_API MUSTER_CHECKED muster_status muster_allgather(muster_session *session,
-                                                         muster_scope scope, const void *in,
-                                                         void *out, size_t count, muster_type type,
-                                                         const muster_call_options *options);
+MUSTER_STATUS muster_allgather(muster_session *session, muster_scope scope, const void *in,
+                               void *out, size_t count, muster_type type,
+                               const muster_call_options *options);
 
 /* An allgather with blocks of different sizes: block i has counts[i] elements, and `in` has
  * counts[rank]. In place: in == this rank's block of `out`. */
-MUSTER_API MUSTER_CHECKED muster_status muster_allgatherv(muster_session *session,
-                                                          muster_scope scope, const void *in,
-                                                          void *out, const size_t *counts,
-                                                          muster_type type,
-                                                          const muster_call_options *options);
+MUSTER_STATUS muster_allgatherv(muster_session *session, muster_scope scope, const void *in,
+                                void *out, const size_t *counts, muster_type type,
+                                const muster_call_options *options);
 
 /* An allgather whose result only the root gets; the others' `out` is not used. In place: in == the
  * root's block of `out`, at the root. */
-MUSTER_API MUSTER_CHECKED muster_status muster_gather(muster_session *session, muster_scope scope,
-                                                      const void *in, void *out, size_t count,
-                                                      muster_type type, uint32_t root,
-                                                      const muster_call_options *options);
+MUSTER_STATUS muster_gather(muster_session *session, muster_scope scope, const void *in, void *out,
+                            size_t count, muster_type type, uint32_t root,
+                            const muster_call_options *options);
 
 /* A gather with blocks of different sizes: block i has counts[i] elements, and `in` has
  * counts[rank]. All members pass all counts. In place: as muster_gather(). */
-MUSTER_API MUSTER_CHECKED muster_status muster_gatherv(muster_session *session, muster_scope scope,
-                                                       const void *in, void *out,
-                                                       const size_t *counts, muster_type type,
-                                                       uint32_t root,
-                                                       const muster_call_options *options);
+MUSTER_STATUS muster_gatherv(muster_session *session, muster_scope scope, const void *in, void *out,
+                             const size_t *counts, muster_type type, uint32_t root,
+                             const muster_call_options *options);
 
 /* The root's `in` has size x count elements; member i's out[0..count) = its block i. The others'
  * `in` is not used. In place: out == the root's block of `in`, at the root. */
-MUSTER_API MUSTER_CHECKED muster_status muster_scatter(muster_session *session, muster_scope scope,
-                                                       const void *in, void *out, size_t count,
-                                                       muster_type type, uint32_t root,
-                                                       const muster_call_options *options);
+MUSTER_STATUS muster_scatter(muster_session *session, muster_scope scope, const void *in, void *out,
+                             size_t count, muster_type type, uint32_t root,
+                             const muster_call_options *options);
 
 /* Copies data[0..count) of the root to all members. */
-MUSTER_API MUSTER_CHECKED muster_status muster_broadcast(muster_session *session,
-                                                         muster_scope scope, void *data,
-                                                         size_t count, muster_type type,
-                                                         uint32_t root,
-                                                         const muster_call_options *options);
+MUSTER_STATUS muster_broadcast(muster_session *session, muster_scope scope, void *data,
+                               size_t count, muster_type type, uint32_t root,
+                               const muster_call_options *options);
 
 /* `in` and `out` have size x count elements; block i of `out` = block `rank` of member i's `in`. In
  * place: out == in; the library then makes a copy of the input. */
-MUSTER_API MUSTER_CHECKED muster_status muster_alltoall(muster_session *session, muster_scope scope,
-                                                        const void *in, void *out, size_t count,
-                                                        muster_type type,
-                                                        const muster_call_options *options);
+MUSTER_STATUS muster_alltoall(muster_session *session, muster_scope scope, const void *in,
+                              void *out, size_t count, muster_type type,
+                              const muster_call_options *options);
 
 /* An alltoall with blocks of different sizes: block i of `in` has in_counts[i] elements and goes to
  * member i; block i of `out` has out_counts[i] elements and comes from member i. A block must have
  * the same count at its sender and its receiver. Otherwise the call is MUSTER_INVALID, and the
  * error names both sizes in bytes; members that were done by then return MUSTER_OK. In place: out
  * == in, in memory for the larger of both; the library then makes a copy. */
-MUSTER_API MUSTER_CHECKED muster_status muster_alltoallv(muster_session *session,
-                                                         muster_scope scope, const void *in,
-                                                         const size_t *in_counts, void *out,
-                                                         const size_t *out_counts, muster_type type,
-                                                         const muster_call_options *options);
+MUSTER_STATUS muster_alltoallv(muster_session *session, muster_scope scope, const void *in,
+                               const size_t *in_counts, void *out, const size_t *out_counts,
+                               muster_type type, const muster_call_options *options);
 
 /* An allreduce for members with several buffers each, for example one for each device: outs[i] = op
  * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and the same
@@ -437,10 +425,10 @@ MUSTER_API MUSTER_CHECKED muster_status muster_alltoallv(muster_session *session
  *
  * In place: outs[i] == ins[i] for every i. Otherwise no output may overlap another buffer. The same
  * input may be given several times. */
-MUSTER_API MUSTER_CHECKED muster_status
-muster_allreduce_buffers(muster_session *session, muster_scope scope, const void *const *ins,
-                         void *const *outs, size_t buffer_count, size_t count, muster_type type,
-                         muster_op op, const muster_call_options *options);
+MUSTER_STATUS muster_allreduce_buffers(muster_session *session, muster_scope scope,
+                                       const void *const *ins, void *const *outs,
+                                       size_t buffer_count, size_t count, muster_type type,
+                                       muster_op op, const muster_call_options *options);
 
 /* A reduce_scatter for members with several buffers each: outs[i][0..count) = op over block `rank`
  * of all buffers of all members, for each i < buffer_count. Each of `ins` has size x count
@@ -449,204 +437,22 @@ muster_allreduce_buffers(muster_session *session, muster_scope scope, const void
  *
  * In place: outs[i] == ins[i] + rank x count for every i. Otherwise no output may overlap another
  * buffer. The same input may be given several times. */
-MUSTER_API MUSTER_CHECKED muster_status
-muster_reduce_scatter_buffers(muster_session *session, muster_scope scope, const void *const *ins,
-                              void *const *outs, size_t buffer_count, size_t count,
-                              muster_type type, muster_op op, const muster_call_options *options);
+MUSTER_STATUS muster_reduce_scatter_buffers(muster_session *session, muster_scope scope,
+                                            const void *const *ins, void *const *outs,
+                                            size_t buffer_count, size_t count, muster_type type,
+                                            muster_op op, const muster_call_options *options);
 
 /* A broadcast for members with several buffers each: buffers[0] of the root is copied to all
  * buffers of all members, the root's own included. buffer_count is 1 to 64 and may differ between
  * members. The buffers must not overlap. */
-MUSTER_API MUSTER_CHECKED muster_status muster_broadcast_buffers(
-    muster_session *session, muster_scope scope, void *const *buffers, size_t buffer_count,
-    size_t count, muster_type type, uint32_t root, const muster_call_options *options);
+MUSTER_STATUS muster_broadcast_buffers(muster_session *session, muster_scope scope,
+                                       void *const *buffers, size_t buffer_count, size_t count,
+                                       muster_type type, uint32_t root,
+                                       const muster_call_options *options);
 
 /* Returns when every member has called it. */
-MUSTER_API MUSTER_CHECKED muster_status muster_barrier(muster_session *session, muster_scope scope,
-                                                       const muster_call_options *options);
-
-/* Operations in flight ------------------------------------------------------------------------- */
-
-/* A collective that was started: a number, never 0. The wait or test that reports the operation
- * done consumes it; later uses are MUSTER_INVALID. */
-typedef uint64_t muster_operation;
-
-/* Each collective has a second form, muster_..._start(), which starts it and returns at once. A
- * thread of the library makes it progress while the caller computes. Any number may be in flight,
- * and they may be waited for in any order and from any thread.
- *
- * All members start the same collectives of a scope in the same order. A started collective and a
- * blocking one are no match for each other; blocking ones may be called while others are in flight.
- *
- * The buffers, and what user_function needs, are the operation's until a wait or test reports it
- * done, or for a detached one until muster_rejoin() or muster_close() has returned; arrays of
- * counts and lists of buffers only until the start returns. Buffers are memory of the host. User
- * functions are called by the library's thread.
- *
- * A start has the errors of a bad argument, and those of a collective if one in flight has failed
- * before in this generation. All other errors are those of the wait: the ones of the blocking form.
- */
-MUSTER_API MUSTER_CHECKED muster_status muster_allreduce_start(muster_session *session,
-                                                               muster_scope scope, const void *in,
-                                                               void *out, size_t count,
-                                                               muster_type type, muster_op op,
-                                                               const muster_call_options *options,
-                                                               muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_allreduce_buffers_start(
-    muster_session *session, muster_scope scope, const void *const *ins, void *const *outs,
-    size_t buffer_count, size_t count, muster_type type, muster_op op,
-    const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_reduce_scatter_buffers_start(
-    muster_session *session, muster_scope scope, const void *const *ins, void *const *outs,
-    size_t buffer_count, size_t count, muster_type type, muster_op op,
-    const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status
-muster_broadcast_buffers_start(muster_session *session, muster_scope scope, void *const *buffers,
-                               size_t buffer_count, size_t count, muster_type type, uint32_t root,
-                               const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status
-muster_reduce_start(muster_session *session, muster_scope scope, const void *in, void *out,
-                    size_t count, muster_type type, muster_op op, uint32_t root,
-                    const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status
-muster_reduce_scatter_start(muster_session *session, muster_scope scope, const void *in, void *out,
-                            size_t count, muster_type type, muster_op op,
-                            const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status
-muster_reduce_scatterv_start(muster_session *session, muster_scope scope, const void *in, void *out,
-                             const size_t *counts, muster_type type, muster_op op,
-                             const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_allgather_start(
-    muster_session *session, muster_scope scope, const void *in, void *out, size_t count,
-    muster_type type, const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_allgatherv_start(
-    muster_session *session, muster_scope scope, const void *in, void *out, const size_t *counts,
-    muster_type type, const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_gather_start(muster_session *session,
-                                                            muster_scope scope, const void *in,
-                                                            void *out, size_t count,
-                                                            muster_type type, uint32_t root,
-                                                            const muster_call_options *options,
-                                                            muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_gatherv_start(muster_session *session,
-                                                             muster_scope scope, const void *in,
-                                                             void *out, const size_t *counts,
-                                                             muster_type type, uint32_t root,
-                                                             const muster_call_options *options,
-                                                             muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_scatter_start(muster_session *session,
-                                                             muster_scope scope, const void *in,
-                                                             void *out, size_t count,
-                                                             muster_type type, uint32_t root,
-                                                             const muster_call_options *options,
-                                                             muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_broadcast_start(
-    muster_session *session, muster_scope scope, void *data, size_t count, muster_type type,
-    uint32_t root, const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_alltoall_start(
-    muster_session *session, muster_scope scope, const void *in, void *out, size_t count,
-    muster_type type, const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_alltoallv_start(
-    muster_session *session, muster_scope scope, const void *in, const size_t *in_counts, void *out,
-    const size_t *out_counts, muster_type type, const muster_call_options *options,
-    muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_barrier_start(muster_session *session,
-                                                             muster_scope scope,
-                                                             const muster_call_options *options,
-                                                             muster_operation *ret_operation);
-
-/* Blocks until the operation is done, and returns its status. The limit is the operation's timeout.
- * When its generation ends, an operation in flight ends with MUSTER_REJOIN; its handle stays valid
- * until it is consumed or the session is closed. MUSTER_INVALID: no operation in flight has this
- * handle, or another thread waits for it. */
-MUSTER_API MUSTER_CHECKED muster_status muster_wait(muster_operation operation);
-
-/* The same for at most this time. MUSTER_RETRY: it is still in flight, and can be waited for again.
- */
-MUSTER_API MUSTER_CHECKED muster_status muster_wait_for(muster_operation operation,
-                                                        uint32_t timeout_ms);
-
-/* Does not block. *ret_done: 1 if the operation is done; then the status is the operation's, and
- * the handle is consumed. Else 0 and MUSTER_OK. */
-MUSTER_API MUSTER_CHECKED muster_status muster_test(muster_operation operation, int *ret_done);
-
-/* Blocks until one of the operations, all of one session, is done; *ret_index says which. Its
- * handle is consumed, and the status is its own. MUSTER_INVALID, and none is consumed: an operation
- * is not in flight or stands in the list twice, or the list is empty; *ret_index is unchanged. */
-MUSTER_API MUSTER_CHECKED muster_status muster_wait_any(const muster_operation *operations,
-                                                        size_t count, size_t *ret_index);
-
-/* Gives the handle up: the operation finishes by itself. */
-MUSTER_API MUSTER_CHECKED muster_status muster_detach(muster_operation operation);
-
-/* Point to point ------------------------------------------------------------------------------- */
-
-/* For the source and the tag of a receive: messages of every rank of the scope, the caller's own
- * included; messages with every tag. */
-#define MUSTER_ANY_SOURCE UINT32_MAX
-#define MUSTER_ANY_TAG UINT32_MAX
-
-/* A message, as its receiver sees it. */
-typedef struct muster_message {
-    uint32_t source; /* the sender's rank in the scope */
-    uint32_t tag;
-    size_t count; /* elements */
-    muster_type type;
-} muster_message;
-
-/* A message has a tag, 0 to UINT32_MAX - 1, and goes from one rank of a scope to another one, or to
- * itself. The rules are MPI's: a receive gets the first message that fits, and a message goes to
- * the first receive that fits; a message never overtakes an earlier one with the same tag between
- * the same two ranks. Messages and collectives of a scope are no match for each other. Several
- * threads may send and receive at the same time.
- *
- * A send of up to 16 KiB returns when the data have been copied or sent, as long as fewer than
- * about 1 MiB of such messages wait at the receiver; other sends return when the message has been
- * received. So two ranks that send each other long messages before they receive wait for each
- * other, until the deadline.
- *
- * The types of send and receive must be the same, and the message must not be longer than the
- * receive's capacity: otherwise the message is dropped, and the receive is MUSTER_INVALID, whose
- * error names both; so is the send, unless it has returned. Later messages are not affected.
- *
- * Buffers are memory of the host. Of the options only timeout_ms counts. A call that takes longer,
- * for example because the other rank has no such call, is MUSTER_REJOIN, as collectives are: it
- * ends all messages of the scope in this generation.
- *
- * Errors: MUSTER_INVALID (a bad argument, or as above), MUSTER_REJOIN (the other rank, or any rank
- * for MUSTER_ANY_SOURCE, has died; the other rank, or all ranks, have left; the membership has
- * changed; the deadline has passed), MUSTER_ENDED, MUSTER_FATAL. */
-
-/* Sends a message to a rank of the scope. Blocks. */
-MUSTER_API MUSTER_CHECKED muster_status muster_send(muster_session *session, muster_scope scope,
-                                                    const void *data, size_t count,
-                                                    muster_type type, uint32_t to, uint32_t tag,
-                                                    const muster_call_options *options);
-
-/* Receives a message of at most capacity_count elements. *ret_message says which one it was, and
- * may be NULL. Blocks. */
-MUSTER_API MUSTER_CHECKED muster_status muster_receive(muster_session *session, muster_scope scope,
-                                                       void *data, size_t capacity_count,
-                                                       muster_type type, uint32_t from,
-                                                       uint32_t tag,
-                                                       const muster_call_options *options,
-                                                       muster_message *ret_message);
-
-/* The same as operations in flight (see there). The order of the starts is that of the messages and
- * of the receives. ret_message, too, is the operation's until it is done. */
-MUSTER_API MUSTER_CHECKED muster_status muster_send_start(
-    muster_session *session, muster_scope scope, const void *data, size_t count, muster_type type,
-    uint32_t to, uint32_t tag, const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_receive_start(
-    muster_session *session, muster_scope scope, void *data, size_t capacity_count,
-    muster_type type, uint32_t from, uint32_t tag, const muster_call_options *options,
-    muster_message *ret_message, muster_operation *ret_operation);
-
-/* Whether such a message has arrived and waits for a receive: *ret_found is 1 or 0, and
- * *ret_message says which one it is. Does not block. */
-MUSTER_API MUSTER_CHECKED muster_status muster_probe(muster_session *session, muster_scope scope,
-                                                     uint32_t from, uint32_t tag, int *ret_found,
-                                                     muster_message *ret_message);
+MUSTER_STATUS muster_barrier(muster_session *session, muster_scope scope,
+                             const muster_call_options *options);
 
 /* Memory -------------------------------------------------------------------------------------- */
 
@@ -658,7 +464,7 @@ MUSTER_API MUSTER_CHECKED muster_status muster_probe(muster_session *session, mu
  *
  * Errors: MUSTER_INVALID (more allocations, or too many bytes), MUSTER_FATAL (no memory, no
  * descriptors). */
-MUSTER_API MUSTER_CHECKED muster_status muster_alloc(size_t size_bytes, void **ret_memory);
+MUSTER_STATUS muster_alloc(size_t size_bytes, void **ret_memory);
 
 /* Accepts NULL. No collective may be using the memory. */
 MUSTER_API void muster_free(void *memory);
@@ -671,8 +477,8 @@ MUSTER_API void muster_free(void *memory);
  *
  * Errors: MUSTER_INVALID (a name that is used twice, empty or longer than 63 bytes; more than 1024
  * buffers; memory of a GPU; registered after the first commit or sync), MUSTER_FATAL. */
-MUSTER_API MUSTER_CHECKED muster_status muster_register(muster_session *session, const char *name,
-                                                        void *data, size_t size_bytes);
+MUSTER_STATUS muster_register(muster_session *session, const char *name, void *data,
+                              size_t size_bytes);
 
 /* Copies the registered memory, as the state to return to; then checks, with a small allreduce
  * of all members, whether the membership is to change. All members call it. Blocks. Without
@@ -680,11 +486,11 @@ MUSTER_API MUSTER_CHECKED muster_status muster_register(muster_session *session,
  *
  * Errors: MUSTER_REJOIN (the membership is to change, or a member died; the copy has been made,
  * nothing is lost), MUSTER_ENDED, MUSTER_FATAL. */
-MUSTER_API MUSTER_CHECKED muster_status muster_commit(muster_session *session);
+MUSTER_STATUS muster_commit(muster_session *session);
 
 /* Copies the last commit back to the registered memory. MUSTER_INVALID: nothing was ever committed
  * or synced. */
-MUSTER_API MUSTER_CHECKED muster_status muster_restore(muster_session *session);
+MUSTER_STATUS muster_restore(muster_session *session);
 
 /* Gives the newest committed state to every member that lacks it. All members call it after
  * muster_open() and muster_rejoin(), before they use the state. Blocks. In the first generation all
@@ -695,7 +501,7 @@ MUSTER_API MUSTER_CHECKED muster_status muster_restore(muster_session *session);
  * sizes. In the first generation, where nothing is committed, every member gets it), MUSTER_REJOIN
  * (a member died during the call, or another member's buffers differ: the next generation forms
  * when that one has left), MUSTER_ENDED, MUSTER_FATAL. */
-MUSTER_API MUSTER_CHECKED muster_status muster_sync(muster_session *session);
+MUSTER_STATUS muster_sync(muster_session *session);
 
 /* The version of the state in memory: the first sync is 1, each commit adds 1; 0 before. */
 MUSTER_API uint64_t muster_version_of_state(const muster_session *session);
@@ -712,11 +518,13 @@ typedef muster_status (*muster_function)(muster_session *session, void *user);
  * Returns MUSTER_OK when the work is done on every member, MUSTER_ENDED when this member has left
  * as asked or the job was ended, and otherwise the error of the function, muster_rejoin() or
  * muster_sync(). */
-MUSTER_API MUSTER_CHECKED muster_status muster_run(muster_session *session,
-                                                   muster_function function, void *user);
+MUSTER_STATUS muster_run(muster_session *session, muster_function function, void *user);
 
 #ifdef __cplusplus
 }
 #endif
+
+#include "muster_messages.h"   /* IWYU pragma: export */
+#include "muster_operations.h" /* IWYU pragma: export */
 
 #endif

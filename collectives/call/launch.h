@@ -12,7 +12,7 @@
 #include "collectives/call/reduction.h"
 #include "collectives/call/shape.h"
 
-struct muster_gpu_memory; /* worker/device/cuda/gpu.h */
+struct muster_device_memory; /* worker/device/devices.h */
 
 /* The sizes of the caller's buffers on this rank; all buffers of a side have the same size. */
 struct muster_buffer_sizes {
@@ -36,10 +36,11 @@ struct muster_launch {
         *in;   /* INPUT of the schedule; the caller's buffer, or what was gathered from several */
     void *out; /* OUTPUT of the schedule */
     void *scratch; /* SCRATCH of the schedule, as long as it needs */
-    /* The allocation that `in` or `out` lies in, if it is memory of a GPU that all links of the
+    /* The allocation that `in` or `out` lies in, if it is memory of a device that all links of the
      * operation can read; NULL: memory of the host. Borrowed. */
-    const struct muster_gpu_memory *in_gpu, *out_gpu;
+    const struct muster_device_memory *in_memory, *out_memory;
     int64_t deadline_ns; /* of muster_clock_ns() */
+    int32_t priority;    /* of its messages */
 };
 
 #endif

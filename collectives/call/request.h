@@ -37,6 +37,7 @@ struct muster_request {
     bool untuned;              /* choose by predicted cost, whatever autotuning has found */
     bool reproducible;         /* the result depends on the members' `order` only */
     int64_t deadline_ns;
+    int32_t priority; /* of its messages on a link: a higher one goes first */
 };
 
 enum muster_key_flag {

@@ -115,7 +115,7 @@ void muster_context_destroy(struct muster_context *context)
     muster_topology_finish(&context->topology);
     pthread_cond_destroy(&context->turn_ended);
     pthread_mutex_destroy(&context->mutex);
-    free(context->scratch);
+    free(context->scratch.memory);
     free(context->staging.memory);
     free(context->ranks);
     free(context->reduction_order);

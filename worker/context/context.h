@@ -97,12 +97,23 @@ struct muster_started_call;
 
 /* Starts a collective and returns at once. The buffers are the call's until it is ended; the
  * request and its lists are borrowed until this returns. All ranks start the same calls in the
- * same order. MUSTER_INVALID: the request is wrong in itself, or a buffer is memory of a GPU;
+ * same order. The time until the deadline of the request passes only while a thread waits for the
+ * call. MUSTER_INVALID: the request is wrong in itself, or a buffer is memory of a device;
  * MUSTER_REJOIN, MUSTER_FATAL: a call in flight has failed before, and none can be started any
  * more. */
 MUSTER_CHECKED muster_status muster_context_start(struct muster_context *context,
                                                   const struct muster_request *request,
                                                   struct muster_started_call **ret_call);
+
+/* Makes a call that can be started any number of times: it is started, ended, and started again.
+ * The buffers of the request must stay. Statuses as above. */
+MUSTER_CHECKED muster_status muster_context_make_persistent(struct muster_context *context,
+                                                            const struct muster_request *request,
+                                                            struct muster_started_call **ret_call);
+/* Starts a persistent call that is not in flight. Statuses as of muster_context_start(). */
+MUSTER_CHECKED muster_status muster_started_call_start(struct muster_started_call *call);
+/* Frees a persistent call that is not in flight. */
+void muster_started_call_free(struct muster_started_call *call);
 
 /* Whether it is done. */
 bool muster_started_call_test(struct muster_started_call *call);
@@ -115,8 +126,8 @@ bool muster_started_call_wait(struct muster_started_call *call, int64_t until_ns
 size_t muster_started_calls_wait_any(struct muster_started_call *const *calls, size_t count,
                                      int64_t until_ns);
 
-/* Waits until it is done, which is bounded by the deadline of its request, and releases it. Status
- * and suspect are those of muster_context_run(). */
+/* Waits until it is done, which is bounded by the deadline of its request, and releases it unless
+ * it is persistent. Status and suspect are those of muster_context_run(). */
 MUSTER_CHECKED muster_status muster_started_call_end(struct muster_started_call *call,
                                                      uint32_t *ret_suspect);
 
@@ -133,8 +144,9 @@ struct muster_message_call {
     void *out;      /* RECEIVE */
     size_t count;   /* elements; RECEIVE: at most */
     muster_type type;
-    uint32_t peer; /* RECEIVE: or MUSTER_ANY_SOURCE */
-    uint32_t tag;  /* RECEIVE: or MUSTER_ANY_TAG */
+    uint32_t peer;    /* RECEIVE: or MUSTER_ANY_SOURCE */
+    uint32_t tag;     /* RECEIVE: or MUSTER_ANY_TAG */
+    int32_t priority; /* SEND: of its segments */
     int64_t deadline_ns;
     muster_message *ret_message; /* RECEIVE: is written when it has succeeded; or NULL */
 };

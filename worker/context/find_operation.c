@@ -64,10 +64,9 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
 
 /* Making -------------------------------------------------------------------------------------- */
 
-/* The schedule of an operation that runs by messages. */
-static muster_status schedule_operation(const struct muster_context *context,
-                                        const struct muster_plan *plan,
-                                        struct muster_cached_operation *made)
+muster_status muster_context_schedule(const struct muster_context *context,
+                                      const struct muster_plan *plan,
+                                      struct muster_cached_operation *made)
 {
     struct muster_schedule schedule;
     TRY(muster_schedule_generate(made->algorithm, plan, &schedule));
@@ -95,7 +94,7 @@ static muster_status make_operation(struct muster_context *context,
     if (!muster_algorithm_uses_memory(made->algorithm) ||
         !muster_memory_choose(&plan, made->element_size_bytes, &context->choices.model,
                               &made->method, &unused_us)) {
-        TRY(schedule_operation(context, &plan, made));
+        TRY(muster_context_schedule(context, &plan, made));
     }
     return muster_operation_cache_add(&context->cache, context->key, made, ret_cached);
 }

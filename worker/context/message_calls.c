@@ -5,7 +5,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
 #include "worker/context/context_parts.h"
-#include "worker/device/cuda/gpu.h"
+#include "worker/device/devices.h"
 
 muster_status muster_context_messages(struct muster_context *context,
                                       struct muster_point_to_point **ret_messages)
@@ -49,7 +49,7 @@ static muster_status check_buffer(const struct muster_message_call *what)
 {
     const char *name = name_of(what);
     const void *data = what->direction == MUSTER_SEND ? what->in : what->out;
-    struct muster_gpu_memory memory;
+    struct muster_device_memory memory;
     if ((unsigned)what->type >= MUSTER_TYPE_COUNT) {
         return muster_error_set(MUSTER_INVALID, "%s: element type %d: there is no such type", name,
                                 (int)what->type);
@@ -62,10 +62,10 @@ static muster_status check_buffer(const struct muster_message_call *what)
         return muster_error_set(MUSTER_INVALID, "%s: the buffer is NULL, for %zu elements", name,
                                 what->count);
     }
-    if (what->count > 0 && muster_gpu_may_be_there() && muster_gpu_find(data, &memory)) {
+    if (what->count > 0 && muster_devices_active() && muster_device_find(data, &memory)) {
         return muster_error_set(MUSTER_INVALID,
-                                "%s: the buffer is memory of a GPU; messages are in memory of the "
-                                "host",
+                                "%s: the buffer is memory of a device; messages are in memory of "
+                                "the host",
                                 name);
     }
     return MUSTER_OK;

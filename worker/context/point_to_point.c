@@ -93,6 +93,7 @@ static muster_status post_send(struct muster_message_request *request)
         .data = (void *)what->in, /* only read */
         .size_bytes = what->count * element_size_bytes,
         .element_size_bytes = (uint32_t)element_size_bytes,
+        .priority = what->priority,
         .done = muster_message_transfer_done,
         .owner = request,
     };

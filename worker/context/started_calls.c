@@ -13,26 +13,22 @@
 #include "worker/trace/timeline.h"
 
 enum {
-    IDLE_MAX = 256,         /* calls that are kept for their operations */
-    SCRATCH_ALIGNMENT = 64, /* a cache line */
-    CONTEXT_BIT = 1 << 30,  /* in the context numbers of messages: calls in flight */
+    IDLE_MAX = 256,        /* calls that are kept for their operations */
+    CONTEXT_BIT = 1 << 30, /* in the context numbers of messages: calls in flight */
 };
 
 struct muster_started_call {
     struct muster_in_flight in_flight;
     struct muster_context *context;
     struct muster_message_request *message; /* owned: of point to point; NULL: a collective */
-    struct muster_request_key *key;         /* owned */
-    struct muster_operation *operation;
-    struct muster_launch base; /* the part that all launches share */
-    uint64_t schedule_scratch_bytes;
-    void *scratch;
-    uint64_t scratch_bytes;
+    struct muster_cached_operation own;     /* the key, too; of the links of a cache none is used */
+    struct muster_scratch scratch;
     struct muster_request request; /* of this launch, with lists of its own */
     const void **inputs;           /* [list_size] */
     void **outputs;
     uint32_t list_size;
     int64_t started_ns; /* for the timeline */
+    bool persistent;    /* stays with its owner between its starts */
     bool detached;
     TAILQ_ENTRY(muster_started_call) order;
 };
@@ -49,11 +45,11 @@ static size_t key_bytes(const struct muster_request_key *key)
 
 static void free_call(struct muster_started_call *call)
 {
-    muster_operation_destroy(call->operation);
-    free(call->scratch);
+    muster_operation_destroy(call->own.operation);
+    free(call->scratch.memory);
     free(call->inputs);
     free(call->outputs);
-    free(call->key);
+    free(call->own.key);
     free(call->message);
     free(call);
 }
@@ -65,8 +61,8 @@ static struct muster_started_call *take_idle(struct muster_started_calls *calls)
     struct muster_started_call *each = NULL;
     TAILQ_FOREACH(each, &calls->idle, order)
     {
-        if (key_bytes(each->key) == key_bytes(calls->key) &&
-            memcmp(each->key, calls->key, key_bytes(calls->key)) == 0) {
+        if (key_bytes(each->own.key) == key_bytes(calls->key) &&
+            memcmp(each->own.key, calls->key, key_bytes(calls->key)) == 0) {
             TAILQ_REMOVE(&calls->idle, each, order);
             calls->idle_count--;
             return each;
@@ -75,59 +71,40 @@ static struct muster_started_call *take_idle(struct muster_started_calls *calls)
     return NULL;
 }
 
-static struct muster_plan plan_of(const struct muster_context *context,
-                                  const struct muster_started_call *call)
-{
-    const struct muster_shape *shape = &call->base.shape;
-    bool ordered = (call->base.call.flags & MUSTER_CALL_ORDERED) != 0;
-    return (struct muster_plan){.collective = shape->collective,
-                                .topology = &context->topology,
-                                .rank = shape->rank,
-                                .root = shape->root,
-                                .count = shape->count,
-                                .input_bounds = shape->input_bounds,
-                                .output_bounds = shape->output_bounds,
-                                .reduction_order = ordered ? context->reduction_order : NULL,
-                                .in_place = (call->key->flags & MUSTER_KEY_IN_PLACE) != 0};
-}
-
-/* call holds its key. */
+/* call->own holds its key and its launch. */
 static muster_status make_operation(struct muster_context *context,
-                                    struct muster_started_call *call, size_t element_size_bytes)
+                                    struct muster_started_call *call)
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
-    const struct muster_plan plan = plan_of(context, call);
-    struct muster_schedule schedule;
-    size_t algorithm = call->key->algorithm;
-    if ((call->key->flags & MUSTER_KEY_NAMED) == 0) {
-        TRY(muster_choices_make(&context->started.choices, &plan, element_size_bytes, &algorithm));
+    struct muster_cached_operation *own = &call->own;
+    struct muster_plan plan = muster_context_plan(context, own);
+    plan.memory = NULL; /* calls in flight run by messages */
+    own->algorithm = own->key->algorithm;
+    if ((own->key->flags & MUSTER_KEY_NAMED) == 0) {
+        TRY(muster_choices_make(&context->started.choices, &plan, own->element_size_bytes,
+                                &own->algorithm));
     }
-    TRY(muster_plan_check(algorithm, &plan));
-    call->base.call.algorithm = (uint32_t)algorithm;
-    TRY(muster_schedule_generate(algorithm, &plan, &schedule));
-    if (__builtin_mul_overflow(schedule.scratch_count, element_size_bytes,
-                               &call->schedule_scratch_bytes)) {
-        muster_schedule_finish(&schedule);
-        return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
-                                muster_collective_name(plan.collective));
-    }
-    return muster_operation_create(context->fabric, &schedule, context->ranks, &call->operation);
+    TRY(muster_plan_check(own->algorithm, &plan));
+    own->launch.call.algorithm = (uint32_t)own->algorithm;
+    return muster_context_schedule(context, &plan, own);
 }
 
 static muster_status fill_call(struct muster_context *context, const struct muster_request *request,
                                struct muster_started_call *call)
 {
     const struct muster_request_key *key = context->started.key;
+    struct muster_cached_operation *own = &call->own;
     muster_type type = request->collective == MUSTER_BARRIER ? MUSTER_FLOAT32 : request->type;
     call->context = context;
-    call->key = malloc(key_bytes(key));
-    if (call->key == NULL) {
+    own->element_size_bytes = muster_type_size_bytes(type);
+    own->key = malloc(key_bytes(key));
+    if (own->key == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for a call in flight");
     }
-    memcpy(call->key, key, key_bytes(key));
-    TRY(muster_request_check(call->key, context->rank, context->topology.ranks, &call->base));
-    TRY(muster_request_check_buffers(request, &call->base.sizes));
-    return make_operation(context, call, muster_type_size_bytes(type));
+    memcpy(own->key, key, key_bytes(key));
+    TRY(muster_request_check(own->key, context->rank, context->topology.ranks, &own->launch));
+    TRY(muster_request_check_buffers(request, &own->launch.sizes));
+    return make_operation(context, call);
 }
 
 /* By the key in the context, with its mutex held. */
@@ -137,7 +114,7 @@ static muster_status find_call(struct muster_context *context, const struct must
     struct muster_started_call *call = take_idle(&context->started);
     muster_status status = MUSTER_OK;
     if (call != NULL) {
-        status = muster_request_check_buffers(request, &call->base.sizes);
+        status = muster_request_check_buffers(request, &call->own.launch.sizes);
     } else {
         call = calloc(1, sizeof *call);
         if (call == NULL) {
@@ -153,7 +130,7 @@ static muster_status find_call(struct muster_context *context, const struct must
     return MUSTER_OK;
 }
 
-/* Starting ---------------------------------------------------------------------------------------
+/* Requests ---------------------------------------------------------------------------------------
  */
 
 /* The caller's lists of buffers need only stay until the call is started. */
@@ -180,46 +157,6 @@ static muster_status copy_request(struct muster_started_call *call,
     }
     call->request.inputs = request->inputs != NULL ? call->inputs : NULL;
     call->request.outputs = count > 0 ? call->outputs : NULL;
-    return MUSTER_OK;
-}
-
-static muster_status reserve_scratch(struct muster_started_call *call, uint64_t size_bytes)
-{
-    if (size_bytes <= call->scratch_bytes) {
-        return MUSTER_OK;
-    }
-    free(call->scratch);
-    call->scratch = NULL;
-    call->scratch_bytes = 0;
-    if (posix_memalign(&call->scratch, SCRATCH_ALIGNMENT, size_bytes) != 0) {
-        return muster_error_set(MUSTER_FATAL, "no memory for %llu bytes of scratch",
-                                (unsigned long long)size_bytes);
-    }
-    call->scratch_bytes = size_bytes;
-    return MUSTER_OK;
-}
-
-/* Fills the launch, except its number, and gathers this rank's buffers. */
-static muster_status prepare(struct muster_started_call *call)
-{
-    const struct muster_context *context = call->context;
-    const struct muster_request *request = &call->request;
-    struct muster_launch *launch = &call->in_flight.launch;
-    uint64_t scratch_bytes = (call->schedule_scratch_bytes + SCRATCH_ALIGNMENT - 1) /
-                             SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
-    *launch = call->base;
-    launch->generation = context->generation;
-    launch->context = context->number | CONTEXT_BIT;
-    launch->deadline_ns = request->deadline_ns;
-    launch->reduction = muster_local_reduction(request);
-    if (muster_collective_reduces(launch->shape.collective)) {
-        launch->call.prescale = launch->reduction.prescale;
-        launch->call.postscale = launch->reduction.postscale;
-    }
-    TRY(reserve_scratch(call, scratch_bytes + muster_local_scratch_bytes(request, launch)));
-    launch->scratch = call->scratch;
-    launch->in = muster_local_begin(request, launch, (char *)call->scratch + scratch_bytes);
-    launch->out = request->out;
     return MUSTER_OK;
 }
 
@@ -296,24 +233,70 @@ static muster_status check_start(const struct muster_context *context,
                                  const struct muster_request *request)
 {
     TRY(check_engine(context));
-    if (muster_request_is_of_gpu(request)) {
+    if (muster_request_is_on_device(request)) {
         return muster_error_set(MUSTER_INVALID,
                                 "%s: calls in flight take memory of the host, and a buffer is "
-                                "memory of a GPU",
+                                "memory of a device",
                                 muster_collective_name(request->collective));
     }
     return MUSTER_OK;
 }
 
+/* How long threads may wait, from a deadline. */
+static int64_t limit_of(int64_t deadline_ns)
+{
+    return deadline_ns == MUSTER_NEVER ? MUSTER_NEVER : deadline_ns - muster_clock_ns();
+}
+
+/* A call that is ready to be launched. */
+static muster_status make_call_locked(struct muster_context *context,
+                                      const struct muster_request *request,
+                                      struct muster_started_call **ret_call)
+{
+    struct muster_started_calls *calls = &context->started;
+    struct muster_started_call *call = NULL;
+    TRY(muster_request_key(request, context->topology.ranks, calls->key));
+    TRY(find_call(context, request, &call));
+    /* The analyzer does not see that MUSTER_OK means that there is one. */
+    call->in_flight.operation =
+        call->own.operation; /* NOLINT(clang-analyzer-core.NullDereference) */
+    call->in_flight.complete = complete;
+    call->in_flight.limit_ns = limit_of(request->deadline_ns);
+    call->detached = false;
+    call->persistent = false;
+    muster_status status = copy_request(call, request);
+    if (status != MUSTER_OK) {
+        free_call(call);
+        return status;
+    }
+    *ret_call = call;
+    return MUSTER_OK;
+}
+
+/* Starting ---------------------------------------------------------------------------------------
+ */
+
 /* Numbers the call, which makes the order of calls, and passes it to the engine. */
 static muster_status launch_locked(struct muster_started_calls *calls,
                                    struct muster_started_call *call)
 {
-    call->in_flight.launch.sequence = calls->sequence + 1;
+    struct muster_context *context = call->context;
+    struct muster_launch *launch = &call->in_flight.launch;
+    call->started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
+    TRY(muster_context_prepare(context, &call->request, &call->own, &call->scratch, launch));
+    launch->context |= CONTEXT_BIT;
+    launch->deadline_ns = MUSTER_NEVER; /* the engine has a limit */
+    launch->sequence = calls->sequence + 1;
     TRY(muster_progress_engine_start(calls->engine, &call->in_flight));
     calls->sequence++;
     TAILQ_INSERT_TAIL(&calls->active, call, order);
     return MUSTER_OK;
+}
+
+static muster_status check_usable_locked(const struct muster_started_calls *calls)
+{
+    return calls->broken == MUSTER_OK ? MUSTER_OK
+                                      : muster_error_set(calls->broken, "%s", calls->broken_text);
 }
 
 muster_status muster_context_start(struct muster_context *context,
@@ -324,26 +307,41 @@ muster_status muster_context_start(struct muster_context *context,
     struct muster_started_call *call = NULL;
     TRY(check_start(context, request));
     AUTO_LOCK(&calls->mutex);
-    if (calls->broken != MUSTER_OK) {
-        return muster_error_set(calls->broken, "%s", calls->broken_text);
-    }
+    TRY(check_usable_locked(calls));
     release_detached_locked(calls);
-    TRY(muster_request_key(request, context->topology.ranks, calls->key));
-    TRY(find_call(context, request, &call));
-    /* The analyzer does not see that MUSTER_OK means that there is one. */
-    call->in_flight.operation = call->operation; /* NOLINT(clang-analyzer-core.NullDereference) */
-    call->in_flight.complete = complete;
-    call->detached = false;
-    call->started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
-    muster_status status = copy_request(call, request);
-    status = status == MUSTER_OK ? prepare(call) : status;
-    status = status == MUSTER_OK ? launch_locked(calls, call) : status;
+    TRY(make_call_locked(context, request, &call));
+    muster_status status = launch_locked(calls, call);
     if (status != MUSTER_OK) {
         free_call(call);
         return status;
     }
     *ret_call = call;
     return MUSTER_OK;
+}
+
+muster_status muster_context_make_persistent(struct muster_context *context,
+                                             const struct muster_request *request,
+                                             struct muster_started_call **ret_call)
+{
+    TRY(check_start(context, request));
+    AUTO_LOCK(&context->started.mutex);
+    TRY(make_call_locked(context, request, ret_call));
+    (*ret_call)->persistent = true;
+    return MUSTER_OK;
+}
+
+muster_status muster_started_call_start(struct muster_started_call *call)
+{
+    struct muster_started_calls *calls = &call->context->started;
+    AUTO_LOCK(&calls->mutex);
+    TRY(check_usable_locked(calls));
+    release_detached_locked(calls);
+    return launch_locked(calls, call);
+}
+
+void muster_started_call_free(struct muster_started_call *call)
+{
+    free_call(call);
 }
 
 /* Messages ---------------------------------------------------------------------------------------
@@ -369,7 +367,8 @@ static muster_status launch_message_locked(struct muster_point_to_point *message
     launch->generation = call->context->generation;
     launch->sequence = MUSTER_ANNOUNCED_SEQUENCE;
     launch->context = call->context->number | MUSTER_ANNOUNCED_CONTEXT;
-    launch->deadline_ns = what->deadline_ns;
+    launch->deadline_ns = MUSTER_NEVER; /* the engine has a limit */
+    call->in_flight.limit_ns = limit_of(what->deadline_ns);
     call->in_flight.finished = &call->message->finished;
     call->in_flight.complete = complete_message;
     muster_message_request_start(messages, what, muster_progress_engine_flag(calls->engine),
@@ -430,7 +429,7 @@ size_t muster_started_calls_wait_any(struct muster_started_call *const *calls, s
 {
     /* A call begins with its record in the engine. */
     return muster_progress_engine_wait_any(calls[0]->context->started.engine,
-                                           (const struct muster_in_flight *const *)calls, count,
+                                           (struct muster_in_flight *const *)calls, count,
                                            until_ns);
 }
 
@@ -446,7 +445,11 @@ muster_status muster_started_call_end(struct muster_started_call *call, uint32_t
         *ret_suspect = call->in_flight.suspect;
     }
     AUTO_LOCK(&calls->mutex);
-    release_locked(calls, call);
+    if (call->persistent) {
+        TAILQ_REMOVE(&calls->active, call, order);
+    } else {
+        release_locked(calls, call);
+    }
     return status;
 }
 

@@ -32,7 +32,7 @@
 
 #include "collectives/reduce/reduce.h"
 #include "worker/base/status.h"
-#include "worker/executor/executor_gpu.h"
+#include "worker/executor/executor_device.h"
 #include "worker/trace/timeline.h"
 
 static bool is_local(const struct muster_step *step)
@@ -63,8 +63,8 @@ static muster_status run_local_step(const struct muster_operation *operation,
     if (step->span.count == 0) {
         return MUSTER_OK;
     }
-    if (operation->gpu[step->target] != NULL || operation->gpu[step->source] != NULL) {
-        return muster_operation_step_gpu(operation, step);
+    if (operation->memories[step->target] != NULL || operation->memories[step->source] != NULL) {
+        return muster_operation_step_device(operation, step);
     }
     if (step->kind == MUSTER_STEP_REDUCE) {
         muster_reduction_combine(&operation->launch->reduction, target, target, source,
@@ -136,12 +136,13 @@ static void prepare_message(struct muster_step_message *message)
         .size_bytes = step->span.count * operation->element_size_bytes,
         .consume = step->kind == MUSTER_STEP_RECV_REDUCE ? consume_and_reduce : NULL,
         .element_size_bytes = (uint32_t)operation->element_size_bytes,
+        .priority = launch->priority,
         .done = when_done,
         .owner = message,
     };
     message->pending = true;
-    if (operation->on_gpu) {
-        muster_message_prepare_gpu(message);
+    if (operation->on_device) {
+        muster_message_prepare_device(message);
     }
 }
 
@@ -233,8 +234,8 @@ static void when_done(struct muster_transfer *transfer)
     struct muster_operation *operation = lane->operation;
     message->pending = false;
     muster_status ended = transfer->status;
-    if (ended == MUSTER_OK && operation->on_gpu) {
-        ended = muster_message_check_gpu(message);
+    if (ended == MUSTER_OK && operation->on_device) {
+        ended = muster_message_check_device(message);
     }
     if (ended != MUSTER_OK) {
         fail(operation, ended);
@@ -260,10 +261,10 @@ static void prepare_operation(struct muster_operation *operation,
     operation->buffers[MUSTER_INPUT] = (char *)launch->in; /* only ever read */
     operation->buffers[MUSTER_OUTPUT] = launch->out;
     operation->buffers[MUSTER_SCRATCH] = launch->scratch;
-    operation->gpu[MUSTER_INPUT] = launch->in_gpu;
-    operation->gpu[MUSTER_OUTPUT] = launch->out_gpu;
-    operation->gpu_reason[0] = '\0';
-    operation->on_gpu = launch->in_gpu != NULL || launch->out_gpu != NULL;
+    operation->memories[MUSTER_INPUT] = launch->in_memory;
+    operation->memories[MUSTER_OUTPUT] = launch->out_memory;
+    operation->copy_reason[0] = '\0';
+    operation->on_device = launch->in_memory != NULL || launch->out_memory != NULL;
     operation->element_size_bytes = muster_type_size_bytes((muster_type)call->type);
     operation->failure = MUSTER_OK;
     atomic_store(&operation->failed, false);
@@ -388,10 +389,10 @@ muster_status muster_operation_run(struct muster_operation *operation,
     return muster_operation_finish(operation, status, ret_suspect);
 }
 
-bool muster_operation_reads_gpu(const struct muster_operation *operation, uint64_t generation)
+bool muster_operation_reads_devices(const struct muster_operation *operation, uint64_t generation)
 {
-    return muster_fabric_reads_gpu(operation->fabric, generation, operation->peers,
-                                   operation->peer_count);
+    return muster_fabric_reads_devices(operation->fabric, generation, operation->peers,
+                                       operation->peer_count);
 }
 
 /* Making -------------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
  * waiting threads, the leader, drives the progress of all transfers, whoever posted them. While no
  * thread waits, only the kernel and the peers make progress.
  *
- * Only functions that say so block. One exception: where no device can read memory of a GPU, the
+ * Only functions that say so block. One exception: where no device can read memory of a device, the
  * function that moves the data waits for a copy by CUDA.
  *
  * May use: worker/base, trace and memory, device/cuda, collectives/call/call.h. May not know:
@@ -38,7 +38,7 @@ enum {
 
 struct muster_fabric;
 struct muster_timeline;
-struct muster_gpu_memory;
+struct muster_device_memory;
 struct muster_transport_settings;
 
 /* Identifies a message between two members. */
@@ -85,17 +85,18 @@ struct muster_transfer {
     uint64_t size_bytes; /* the same at both members; a message of 0 bytes is sent, too */
     muster_consume_function consume; /* RECEIVE: is passed the pieces instead of data; or NULL */
     uint32_t element_size_bytes;     /* pieces are multiples of it; 1 or more */
-    muster_done_function done;       /* or NULL */
-    void *owner;                     /* the caller's */
-    /* SEND: data is memory of a GPU, of this allocation; borrowed; only for links that read such
-     * memory (muster_fabric_reads_gpu()). NULL: memory of the host, as RECEIVE always has. */
-    const struct muster_gpu_memory *gpu;
-    bool to_gpu; /* consume only copies to a GPU: for the timeline */
+    int32_t priority;          /* SEND: segments of a higher one go before those of a lower one */
+    muster_done_function done; /* or NULL */
+    void *owner;               /* the caller's */
+    /* SEND: data is memory of a device, of this allocation; borrowed; only for links that read such
+     * memory (muster_fabric_reads_devices()). NULL: memory of the host, as RECEIVE always has. */
+    const struct muster_device_memory *memory;
+    bool to_device; /* consume only copies to a device: for the timeline */
 
     /* Written by the fabric. */
     enum muster_transfer_state state;
     muster_status status; /* when DONE: OK, INVALID (the members disagree), REJOIN (link lost),
-                             FATAL (memory of a GPU cannot be read) */
+                             FATAL (memory of a device cannot be read) */
     uint64_t moved_bytes; /* so far; never decreases */
     /* Where there is a timeline: when the transfer was posted, and when its first byte began to
      * move (0: not observed). */
@@ -209,10 +210,10 @@ void muster_fabric_end_posting(struct muster_fabric *fabric);
 MUSTER_CHECKED muster_status muster_fabric_post_locked(struct muster_fabric *fabric,
                                                        struct muster_transfer *transfer);
 
-/* Whether the links to these members are open, and all of them can send out of memory of a GPU. A
- * link that can do so can do so until the generation ends or the link is lost. */
-bool muster_fabric_reads_gpu(struct muster_fabric *fabric, uint64_t generation,
-                             const uint32_t *ranks, size_t count);
+/* Whether the links to these members are open, and all of them can send out of memory of a device.
+ * A link that can do so can do so until the generation ends or the link is lost. */
+bool muster_fabric_reads_devices(struct muster_fabric *fabric, uint64_t generation,
+                                 const uint32_t *ranks, size_t count);
 
 /* Drives progress until *finished is true, the deadline (a time of muster_clock_ns()) passes, or
  * the generation is revoked. Done functions set *finished; it is read under the fabric's lock.

@@ -76,8 +76,8 @@ struct muster_transport {
      * are filled. */
     bool shares_memory;
 
-    /* A send's data may be memory of a GPU. */
-    bool reads_gpu;
+    /* A send's data may be memory of a device. */
+    bool reads_devices;
 
     /* A device writes to memory, and a wake-up costs an interrupt: the leader polls for longer
      * before it sleeps. */

@@ -3,7 +3,8 @@
  * a context.
  *
  * A handle is a number: a slot of a table, and the serial number of its use. The wait or test that
- * reports an operation done consumes its handle. When a generation ends, its operations are ended
+ * reports an operation done consumes its handle, but for a persistent one, which can be started
+ * again. When a generation ends, its operations are ended
  * first, and their handles keep the status until they are consumed or the session is closed.
  *
  * Locks: the table's mutex is taken after all locks of a session, and held for no wait but that of
@@ -14,13 +15,14 @@
 
 #include "worker/session/session_parts.h"
 
-/* What is started: one of the two; the other one is NULL. */
+/* What is started: a collective, or a message; the other one is NULL. */
 struct muster_start {
     const struct muster_request *request;
     const struct muster_message_call *message;
+    bool persistent; /* a collective that is made, and not started yet */
 };
 
-/* Starts a collective or a message of a scope. Statuses are those of muster_context_start() and
+/* Starts it in a scope. Statuses are those of muster_context_start() and
  * muster_context_start_message(). */
 MUSTER_CHECKED muster_status muster_session_start(struct muster_session *session,
                                                   muster_scope scope,

@@ -46,7 +46,7 @@ static void read_environment(muster_options *options)
  * would give it values. */
 _Static_assert(offsetof(muster_options, timeline) + sizeof(char *) == sizeof(muster_options),
                "muster_options ends with padding");
-_Static_assert(offsetof(muster_call_options, user_data) + sizeof(void *) ==
+_Static_assert(offsetof(muster_call_options, unused) + sizeof(int32_t) ==
                    sizeof(muster_call_options),
                "muster_call_options ends with padding");
 

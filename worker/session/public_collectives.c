@@ -1,5 +1,5 @@
-/* The public collectives: each becomes a request, which the context of the scope checks. Both forms
- * of a collective, the blocking one and the one that starts an operation, share a function. */
+/* The public collectives: each becomes a request, which the context of the scope checks. The forms
+ * of a collective (blocking, started, persistent) share a function. */
 #include "worker/base/clock.h"
 #include "worker/base/option_parse.h"
 #include "worker/base/status.h"
@@ -7,21 +7,40 @@
 #include "worker/session/operations.h"
 
 /* How a collective is called. */
+enum form_kind {
+    BLOCKS,
+    STARTS,           /* an operation in flight */
+    MAKES_PERSISTENT, /* an operation that can be started again and again */
+};
+
 struct form {
+    enum form_kind kind;
     const muster_call_options *options;
-    bool starts; /* else it blocks */
     muster_operation *ret_operation;
 };
 
-static struct form blocking(const muster_call_options *options)
-{
-    return (struct form){.options = options};
-}
-
-static struct form start_of(const muster_call_options *options, muster_operation *ret_operation)
-{
-    return (struct form){.options = options, .starts = true, .ret_operation = ret_operation};
-}
+/* The public functions of a collective, in its three forms. `name` is also the function that all of
+ * them call; its last parameter is a struct form. */
+#define LIST(...) , __VA_ARGS__
+#define FORMS(name, PARAMETERS, ARGUMENTS)                                                        \
+    muster_status muster_##name(muster_session *session, muster_scope scope PARAMETERS,           \
+                                const muster_call_options *options)                               \
+    {                                                                                             \
+        return name(session, scope ARGUMENTS, (struct form){.kind = BLOCKS, .options = options}); \
+    }                                                                                             \
+    muster_status muster_##name##_start(muster_session *session, muster_scope scope PARAMETERS,   \
+                                        const muster_call_options *options,                       \
+                                        muster_operation *ret_operation)                          \
+    {                                                                                             \
+        return name(session, scope ARGUMENTS, (struct form){STARTS, options, ret_operation});     \
+    }                                                                                             \
+    muster_status muster_##name##_init(muster_session *session, muster_scope scope PARAMETERS,    \
+                                       const muster_call_options *options,                        \
+                                       muster_operation *ret_operation)                           \
+    {                                                                                             \
+        return name(session, scope ARGUMENTS,                                                     \
+                    (struct form){MAKES_PERSISTENT, options, ret_operation});                     \
+    }
 
 static muster_status run(struct muster_session *session, muster_scope scope,
                          struct muster_request *request, struct form form)
@@ -46,19 +65,24 @@ static muster_status run(struct muster_session *session, muster_scope scope,
         request->postscale = complete.postscale;
         request->user_function = complete.user_function;
         request->user_data = complete.user_data;
+        request->priority = complete.priority;
         timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
     }
     request->deadline_ns = muster_clock_after_ms(timeout_ms);
-    if (!form.starts) {
+    if (form.kind == BLOCKS) {
         return muster_session_run(session, scope, request);
     }
     if (form.ret_operation == NULL) {
         return muster_error_set(MUSTER_INVALID, "%s: ret_operation is NULL",
                                 muster_collective_name(request->collective));
     }
-    const struct muster_start start = {.request = request};
+    const struct muster_start start = {.request = request,
+                                       .persistent = form.kind == MAKES_PERSISTENT};
     return muster_session_start(session, scope, &start, form.ret_operation);
 }
+
+/* The parameters are as many as such functions have in the field.
+ * NOLINTBEGIN(readability-function-size) */
 
 static muster_status allreduce(struct muster_session *session, muster_scope scope, const void *in,
                                void *out, size_t count, muster_type type, muster_op op,
@@ -73,21 +97,8 @@ static muster_status allreduce(struct muster_session *session, muster_scope scop
     return run(session, scope, &request, form);
 }
 
-muster_status muster_allreduce(muster_session *session, muster_scope scope, const void *in,
-                               void *out, size_t count, muster_type type, muster_op op,
-                               const muster_call_options *options)
-{
-    return allreduce(session, scope, in, out, count, type, op, blocking(options));
-}
-
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_allreduce_start(muster_session *session, muster_scope scope, const void *in,
-                                     void *out, size_t count, muster_type type, muster_op op,
-                                     const muster_call_options *options,
-                                     muster_operation *ret_operation)
-{
-    return allreduce(session, scope, in, out, count, type, op, start_of(options, ret_operation));
-}
+FORMS(allreduce, LIST(const void *in, void *out, size_t count, muster_type type, muster_op op),
+      LIST(in, out, count, type, op))
 
 static muster_status check_buffers(enum muster_collective collective, const void *list,
                                    size_t buffer_count)
@@ -114,7 +125,6 @@ static muster_status reduce_buffers(struct muster_session *session, muster_scope
     return run(session, scope, &request, form);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
 static muster_status allreduce_buffers(struct muster_session *session, muster_scope scope,
                                        const void *const *ins, void *const *outs,
                                        size_t buffer_count, size_t count, muster_type type,
@@ -129,28 +139,11 @@ static muster_status allreduce_buffers(struct muster_session *session, muster_sc
     return reduce_buffers(session, scope, &several, buffer_count, form);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_allreduce_buffers(muster_session *session, muster_scope scope,
-                                       const void *const *ins, void *const *outs,
-                                       size_t buffer_count, size_t count, muster_type type,
-                                       muster_op op, const muster_call_options *options)
-{
-    return allreduce_buffers(session, scope, ins, outs, buffer_count, count, type, op,
-                             blocking(options));
-}
+FORMS(allreduce_buffers,
+      LIST(const void *const *ins, void *const *outs, size_t buffer_count, size_t count,
+           muster_type type, muster_op op),
+      LIST(ins, outs, buffer_count, count, type, op))
 
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_allreduce_buffers_start(muster_session *session, muster_scope scope,
-                                             const void *const *ins, void *const *outs,
-                                             size_t buffer_count, size_t count, muster_type type,
-                                             muster_op op, const muster_call_options *options,
-                                             muster_operation *ret_operation)
-{
-    return allreduce_buffers(session, scope, ins, outs, buffer_count, count, type, op,
-                             start_of(options, ret_operation));
-}
-
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
 static muster_status reduce_scatter_buffers(struct muster_session *session, muster_scope scope,
                                             const void *const *ins, void *const *outs,
                                             size_t buffer_count, size_t count, muster_type type,
@@ -165,27 +158,10 @@ static muster_status reduce_scatter_buffers(struct muster_session *session, must
     return reduce_buffers(session, scope, &several, buffer_count, form);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_reduce_scatter_buffers(muster_session *session, muster_scope scope,
-                                            const void *const *ins, void *const *outs,
-                                            size_t buffer_count, size_t count, muster_type type,
-                                            muster_op op, const muster_call_options *options)
-{
-    return reduce_scatter_buffers(session, scope, ins, outs, buffer_count, count, type, op,
-                                  blocking(options));
-}
-
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_reduce_scatter_buffers_start(muster_session *session, muster_scope scope,
-                                                  const void *const *ins, void *const *outs,
-                                                  size_t buffer_count, size_t count,
-                                                  muster_type type, muster_op op,
-                                                  const muster_call_options *options,
-                                                  muster_operation *ret_operation)
-{
-    return reduce_scatter_buffers(session, scope, ins, outs, buffer_count, count, type, op,
-                                  start_of(options, ret_operation));
-}
+FORMS(reduce_scatter_buffers,
+      LIST(const void *const *ins, void *const *outs, size_t buffer_count, size_t count,
+           muster_type type, muster_op op),
+      LIST(ins, outs, buffer_count, count, type, op))
 
 static muster_status broadcast_buffers(struct muster_session *session, muster_scope scope,
                                        void *const *buffers, size_t buffer_count, size_t count,
@@ -203,27 +179,11 @@ static muster_status broadcast_buffers(struct muster_session *session, muster_sc
     return run(session, scope, &request, form);
 }
 
-muster_status muster_broadcast_buffers(muster_session *session, muster_scope scope,
-                                       void *const *buffers, size_t buffer_count, size_t count,
-                                       muster_type type, uint32_t root,
-                                       const muster_call_options *options)
-{
-    return broadcast_buffers(session, scope, buffers, buffer_count, count, type, root,
-                             blocking(options));
-}
+FORMS(broadcast_buffers,
+      LIST(void *const *buffers, size_t buffer_count, size_t count, muster_type type,
+           uint32_t root),
+      LIST(buffers, buffer_count, count, type, root))
 
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_broadcast_buffers_start(muster_session *session, muster_scope scope,
-                                             void *const *buffers, size_t buffer_count,
-                                             size_t count, muster_type type, uint32_t root,
-                                             const muster_call_options *options,
-                                             muster_operation *ret_operation)
-{
-    return broadcast_buffers(session, scope, buffers, buffer_count, count, type, root,
-                             start_of(options, ret_operation));
-}
-
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
 static muster_status reduce(struct muster_session *session, muster_scope scope, const void *in,
                             void *out, size_t count, muster_type type, muster_op op, uint32_t root,
                             struct form form)
@@ -238,22 +198,9 @@ static muster_status reduce(struct muster_session *session, muster_scope scope, 
     return run(session, scope, &request, form);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_reduce(muster_session *session, muster_scope scope, const void *in, void *out,
-                            size_t count, muster_type type, muster_op op, uint32_t root,
-                            const muster_call_options *options)
-{
-    return reduce(session, scope, in, out, count, type, op, root, blocking(options));
-}
-
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_reduce_start(muster_session *session, muster_scope scope, const void *in,
-                                  void *out, size_t count, muster_type type, muster_op op,
-                                  uint32_t root, const muster_call_options *options,
-                                  muster_operation *ret_operation)
-{
-    return reduce(session, scope, in, out, count, type, op, root, start_of(options, ret_operation));
-}
+FORMS(reduce,
+      LIST(const void *in, void *out, size_t count, muster_type type, muster_op op, uint32_t root),
+      LIST(in, out, count, type, op, root))
 
 static muster_status reduce_scatter(struct muster_session *session, muster_scope scope,
                                     const void *in, void *out, size_t count, muster_type type,
@@ -268,22 +215,8 @@ static muster_status reduce_scatter(struct muster_session *session, muster_scope
     return run(session, scope, &request, form);
 }
 
-muster_status muster_reduce_scatter(muster_session *session, muster_scope scope, const void *in,
-                                    void *out, size_t count, muster_type type, muster_op op,
-                                    const muster_call_options *options)
-{
-    return reduce_scatter(session, scope, in, out, count, type, op, blocking(options));
-}
-
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_reduce_scatter_start(muster_session *session, muster_scope scope,
-                                          const void *in, void *out, size_t count, muster_type type,
-                                          muster_op op, const muster_call_options *options,
-                                          muster_operation *ret_operation)
-{
-    return reduce_scatter(session, scope, in, out, count, type, op,
-                          start_of(options, ret_operation));
-}
+FORMS(reduce_scatter, LIST(const void *in, void *out, size_t count, muster_type type, muster_op op),
+      LIST(in, out, count, type, op))
 
 static muster_status reduce_scatterv(struct muster_session *session, muster_scope scope,
                                      const void *in, void *out, const size_t *counts,
@@ -301,23 +234,9 @@ static muster_status reduce_scatterv(struct muster_session *session, muster_scop
     return run(session, scope, &request, form);
 }
 
-muster_status muster_reduce_scatterv(muster_session *session, muster_scope scope, const void *in,
-                                     void *out, const size_t *counts, muster_type type,
-                                     muster_op op, const muster_call_options *options)
-{
-    return reduce_scatterv(session, scope, in, out, counts, type, op, blocking(options));
-}
-
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_reduce_scatterv_start(muster_session *session, muster_scope scope,
-                                           const void *in, void *out, const size_t *counts,
-                                           muster_type type, muster_op op,
-                                           const muster_call_options *options,
-                                           muster_operation *ret_operation)
-{
-    return reduce_scatterv(session, scope, in, out, counts, type, op,
-                           start_of(options, ret_operation));
-}
+FORMS(reduce_scatterv,
+      LIST(const void *in, void *out, const size_t *counts, muster_type type, muster_op op),
+      LIST(in, out, counts, type, op))
 
 static muster_status allgather(struct muster_session *session, muster_scope scope, const void *in,
                                void *out, size_t count, muster_type type, struct form form)
@@ -327,20 +246,8 @@ static muster_status allgather(struct muster_session *session, muster_scope scop
     return run(session, scope, &request, form);
 }
 
-muster_status muster_allgather(muster_session *session, muster_scope scope, const void *in,
-                               void *out, size_t count, muster_type type,
-                               const muster_call_options *options)
-{
-    return allgather(session, scope, in, out, count, type, blocking(options));
-}
-
-muster_status muster_allgather_start(muster_session *session, muster_scope scope, const void *in,
-                                     void *out, size_t count, muster_type type,
-                                     const muster_call_options *options,
-                                     muster_operation *ret_operation)
-{
-    return allgather(session, scope, in, out, count, type, start_of(options, ret_operation));
-}
+FORMS(allgather, LIST(const void *in, void *out, size_t count, muster_type type),
+      LIST(in, out, count, type))
 
 static muster_status allgatherv(struct muster_session *session, muster_scope scope, const void *in,
                                 void *out, const size_t *counts, muster_type type, struct form form)
@@ -350,20 +257,8 @@ static muster_status allgatherv(struct muster_session *session, muster_scope sco
     return run(session, scope, &request, form);
 }
 
-muster_status muster_allgatherv(muster_session *session, muster_scope scope, const void *in,
-                                void *out, const size_t *counts, muster_type type,
-                                const muster_call_options *options)
-{
-    return allgatherv(session, scope, in, out, counts, type, blocking(options));
-}
-
-muster_status muster_allgatherv_start(muster_session *session, muster_scope scope, const void *in,
-                                      void *out, const size_t *counts, muster_type type,
-                                      const muster_call_options *options,
-                                      muster_operation *ret_operation)
-{
-    return allgatherv(session, scope, in, out, counts, type, start_of(options, ret_operation));
-}
+FORMS(allgatherv, LIST(const void *in, void *out, const size_t *counts, muster_type type),
+      LIST(in, out, counts, type))
 
 static muster_status gather(struct muster_session *session, muster_scope scope, const void *in,
                             void *out, size_t count, muster_type type, uint32_t root,
@@ -378,21 +273,8 @@ static muster_status gather(struct muster_session *session, muster_scope scope, 
     return run(session, scope, &request, form);
 }
 
-muster_status muster_gather(muster_session *session, muster_scope scope, const void *in, void *out,
-                            size_t count, muster_type type, uint32_t root,
-                            const muster_call_options *options)
-{
-    return gather(session, scope, in, out, count, type, root, blocking(options));
-}
-
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_gather_start(muster_session *session, muster_scope scope, const void *in,
-                                  void *out, size_t count, muster_type type, uint32_t root,
-                                  const muster_call_options *options,
-                                  muster_operation *ret_operation)
-{
-    return gather(session, scope, in, out, count, type, root, start_of(options, ret_operation));
-}
+FORMS(gather, LIST(const void *in, void *out, size_t count, muster_type type, uint32_t root),
+      LIST(in, out, count, type, root))
 
 static muster_status gatherv(struct muster_session *session, muster_scope scope, const void *in,
                              void *out, const size_t *counts, muster_type type, uint32_t root,
@@ -407,21 +289,9 @@ static muster_status gatherv(struct muster_session *session, muster_scope scope,
     return run(session, scope, &request, form);
 }
 
-muster_status muster_gatherv(muster_session *session, muster_scope scope, const void *in, void *out,
-                             const size_t *counts, muster_type type, uint32_t root,
-                             const muster_call_options *options)
-{
-    return gatherv(session, scope, in, out, counts, type, root, blocking(options));
-}
-
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_gatherv_start(muster_session *session, muster_scope scope, const void *in,
-                                   void *out, const size_t *counts, muster_type type, uint32_t root,
-                                   const muster_call_options *options,
-                                   muster_operation *ret_operation)
-{
-    return gatherv(session, scope, in, out, counts, type, root, start_of(options, ret_operation));
-}
+FORMS(gatherv,
+      LIST(const void *in, void *out, const size_t *counts, muster_type type, uint32_t root),
+      LIST(in, out, counts, type, root))
 
 static muster_status scatter(struct muster_session *session, muster_scope scope, const void *in,
                              void *out, size_t count, muster_type type, uint32_t root,
@@ -436,21 +306,8 @@ static muster_status scatter(struct muster_session *session, muster_scope scope,
     return run(session, scope, &request, form);
 }
 
-muster_status muster_scatter(muster_session *session, muster_scope scope, const void *in, void *out,
-                             size_t count, muster_type type, uint32_t root,
-                             const muster_call_options *options)
-{
-    return scatter(session, scope, in, out, count, type, root, blocking(options));
-}
-
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_scatter_start(muster_session *session, muster_scope scope, const void *in,
-                                   void *out, size_t count, muster_type type, uint32_t root,
-                                   const muster_call_options *options,
-                                   muster_operation *ret_operation)
-{
-    return scatter(session, scope, in, out, count, type, root, start_of(options, ret_operation));
-}
+FORMS(scatter, LIST(const void *in, void *out, size_t count, muster_type type, uint32_t root),
+      LIST(in, out, count, type, root))
 
 static muster_status broadcast(struct muster_session *session, muster_scope scope, void *data,
                                size_t count, muster_type type, uint32_t root, struct form form)
@@ -464,20 +321,8 @@ static muster_status broadcast(struct muster_session *session, muster_scope scop
     return run(session, scope, &request, form);
 }
 
-muster_status muster_broadcast(muster_session *session, muster_scope scope, void *data,
-                               size_t count, muster_type type, uint32_t root,
-                               const muster_call_options *options)
-{
-    return broadcast(session, scope, data, count, type, root, blocking(options));
-}
-
-muster_status muster_broadcast_start(muster_session *session, muster_scope scope, void *data,
-                                     size_t count, muster_type type, uint32_t root,
-                                     const muster_call_options *options,
-                                     muster_operation *ret_operation)
-{
-    return broadcast(session, scope, data, count, type, root, start_of(options, ret_operation));
-}
+FORMS(broadcast, LIST(void *data, size_t count, muster_type type, uint32_t root),
+      LIST(data, count, type, root))
 
 static muster_status alltoall(struct muster_session *session, muster_scope scope, const void *in,
                               void *out, size_t count, muster_type type, struct form form)
@@ -487,20 +332,8 @@ static muster_status alltoall(struct muster_session *session, muster_scope scope
     return run(session, scope, &request, form);
 }
 
-muster_status muster_alltoall(muster_session *session, muster_scope scope, const void *in,
-                              void *out, size_t count, muster_type type,
-                              const muster_call_options *options)
-{
-    return alltoall(session, scope, in, out, count, type, blocking(options));
-}
-
-muster_status muster_alltoall_start(muster_session *session, muster_scope scope, const void *in,
-                                    void *out, size_t count, muster_type type,
-                                    const muster_call_options *options,
-                                    muster_operation *ret_operation)
-{
-    return alltoall(session, scope, in, out, count, type, start_of(options, ret_operation));
-}
+FORMS(alltoall, LIST(const void *in, void *out, size_t count, muster_type type),
+      LIST(in, out, count, type))
 
 static muster_status alltoallv(struct muster_session *session, muster_scope scope, const void *in,
                                const size_t *in_counts, void *out, const size_t *out_counts,
@@ -515,22 +348,10 @@ static muster_status alltoallv(struct muster_session *session, muster_scope scop
     return run(session, scope, &request, form);
 }
 
-muster_status muster_alltoallv(muster_session *session, muster_scope scope, const void *in,
-                               const size_t *in_counts, void *out, const size_t *out_counts,
-                               muster_type type, const muster_call_options *options)
-{
-    return alltoallv(session, scope, in, in_counts, out, out_counts, type, blocking(options));
-}
-
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_alltoallv_start(muster_session *session, muster_scope scope, const void *in,
-                                     const size_t *in_counts, void *out, const size_t *out_counts,
-                                     muster_type type, const muster_call_options *options,
-                                     muster_operation *ret_operation)
-{
-    return alltoallv(session, scope, in, in_counts, out, out_counts, type,
-                     start_of(options, ret_operation));
-}
+FORMS(alltoallv,
+      LIST(const void *in, const size_t *in_counts, void *out, const size_t *out_counts,
+           muster_type type),
+      LIST(in, in_counts, out, out_counts, type))
 
 static muster_status barrier(struct muster_session *session, muster_scope scope, struct form form)
 {
@@ -538,15 +359,6 @@ static muster_status barrier(struct muster_session *session, muster_scope scope,
     return run(session, scope, &request, form);
 }
 
-muster_status muster_barrier(muster_session *session, muster_scope scope,
-                             const muster_call_options *options)
-{
-    return barrier(session, scope, blocking(options));
-}
+FORMS(barrier, , )
 
-muster_status muster_barrier_start(muster_session *session, muster_scope scope,
-                                   const muster_call_options *options,
-                                   muster_operation *ret_operation)
-{
-    return barrier(session, scope, start_of(options, ret_operation));
-}
+/* NOLINTEND(readability-function-size) */

@@ -29,6 +29,7 @@ static muster_status prepare(const struct muster_session *session, muster_scope 
         if (status != MUSTER_OK) {
             return muster_error_prefix(status, "%s", name);
         }
+        what->priority = complete.priority;
         timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
     }
     what->deadline_ns = muster_clock_after_ms(timeout_ms);

@@ -144,7 +144,7 @@ void muster_verbs_send_proof(struct muster_verbs_path *path)
 static struct muster_usable_range usable_range_of(const struct muster_transfer *transfer)
 {
     return (struct muster_usable_range){
-        .base = transfer->data, .size_bytes = transfer->size_bytes, .gpu = transfer->gpu};
+        .base = transfer->data, .size_bytes = transfer->size_bytes, .memory = transfer->memory};
 }
 
 void muster_verbs_release_registrations(struct muster_verbs_out_frame *out)
@@ -181,7 +181,7 @@ static bool hold_registrations(const struct muster_verbs_path *path,
 void muster_verbs_end_registrations(struct muster_verbs *verbs,
                                     const struct muster_transfer *transfer)
 {
-    bool registered = transfer->size_bytes > VERBS_SLOT_PAYLOAD || transfer->gpu != NULL;
+    bool registered = transfer->size_bytes > VERBS_SLOT_PAYLOAD || transfer->memory != NULL;
     for (uint32_t i = 0; i < verbs->device_count && registered; i++) {
         muster_registrations_end(verbs->devices[i].registrations, usable_range_of(transfer));
     }
@@ -275,20 +275,20 @@ static bool fail_transfer(struct muster_verbs_link *end, struct muster_transfer 
 }
 
 /* Copies the next bytes from the GPU into the next send slot. */
-static bool copy_from_gpu(const struct muster_verbs_path *path,
-                          const struct muster_transfer *transfer, const unsigned char *data,
-                          uint32_t size)
+static bool copy_from_device(const struct muster_verbs_path *path,
+                             const struct muster_transfer *transfer, const unsigned char *data,
+                             uint32_t size)
 {
     struct muster_link *link = path->end->link;
     int64_t started_ns = muster_link_clock(link);
     unsigned char *to = muster_verbs_send_slot(path, next_slot(path)) + MUSTER_FRAME_SIZE;
-    if (muster_gpu_copy(transfer->gpu, to, data, size) != MUSTER_OK) {
+    if (transfer->memory->device->copy(transfer->memory, to, data, size) != MUSTER_OK) {
         return false;
     }
     uint64_t offset = (uint64_t)(data - (unsigned char *)transfer->data);
     muster_link_add_part(
         link, transfer,
-        (struct muster_link_part){MUSTER_TIMELINE_GPU_COPY, started_ns, offset, size});
+        (struct muster_link_part){MUSTER_TIMELINE_DEVICE_COPY, started_ns, offset, size});
     return true;
 }
 
@@ -305,8 +305,8 @@ static bool send_data(struct muster_verbs_link *end, uint32_t *large_count)
     }
     unsigned char *data = NULL;
     uint64_t left = muster_match_remaining(transfer, &data);
-    bool of_gpu = transfer->gpu != NULL && left > 0;
-    bool large = left > VERBS_SLOT_PAYLOAD || of_gpu;
+    bool of_device = transfer->memory != NULL && left > 0;
+    bool large = left > VERBS_SLOT_PAYLOAD || of_device;
     struct muster_verbs_path *path = choose_path(end, large);
     if (path == NULL) {
         return false;
@@ -316,13 +316,13 @@ static bool send_data(struct muster_verbs_link *end, uint32_t *large_count)
     bool direct =
         large && path->peer.segments > 0 && hold_registrations(path, transfer, data, size, out);
     match->payload_max = direct ? VERBS_SEGMENT_PAYLOAD : VERBS_SLOT_PAYLOAD;
-    if (of_gpu && !direct &&
-        !copy_from_gpu(path, transfer, data,
-                       size < VERBS_SLOT_PAYLOAD ? size : VERBS_SLOT_PAYLOAD)) {
+    if (of_device && !direct &&
+        !copy_from_device(path, transfer, data,
+                          size < VERBS_SLOT_PAYLOAD ? size : VERBS_SLOT_PAYLOAD)) {
         return fail_transfer(end, transfer);
     }
     (void)muster_match_next(match, &out->frame);
-    if (of_gpu && !direct) {
+    if (of_device && !direct) {
         out->frame.data = muster_verbs_send_slot(path, next_slot(path)) + MUSTER_FRAME_SIZE;
     }
     out->copied = !direct;

@@ -34,7 +34,7 @@ static void call_consume(struct muster_match *match, struct muster_transfer *rec
     muster_fabric_unlock(match->link->fabric);
     receive->consume(receive, offset, data, size);
     enum muster_timeline_stage stage =
-        receive->to_gpu ? MUSTER_TIMELINE_GPU_COPY : MUSTER_TIMELINE_REDUCE;
+        receive->to_device ? MUSTER_TIMELINE_DEVICE_COPY : MUSTER_TIMELINE_REDUCE;
     muster_link_add_part(match->link, receive,
                          (struct muster_link_part){stage, started_ns, offset, size});
     muster_fabric_lock(match->link->fabric);

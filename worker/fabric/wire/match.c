@@ -139,7 +139,7 @@ void muster_match_post_send(struct muster_match *match, struct muster_transfer *
     } else if (fits_eager_window(match, transfer)) {
         transfer->link_word = MUSTER_WORD_EAGER;
         match->eager_out_bytes += charge_of(transfer);
-        muster_transfer_list_append(&match->ready, transfer);
+        muster_transfer_list_insert(&match->ready, transfer);
         muster_link_mark(match->link);
     } else {
         muster_transfer_table_insert(&match->waiting, transfer);
@@ -380,8 +380,8 @@ bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_o
     } else {
         segment_frame(match, transfer, ret_outgoing);
     }
-    /* The other sends have their turn before this one's next segment. */
-    muster_transfer_list_append(ret_outgoing->last ? &match->draining : &match->ready, transfer);
+    /* The other sends of its priority have their turn before this one's next segment. */
+    muster_transfer_list_insert(ret_outgoing->last ? &match->draining : &match->ready, transfer);
     return true;
 }
 
