@@ -179,8 +179,8 @@ int main(int argc, char **argv)
     if (pipeline == NULL) {
         return EXIT_FAILURE;
     }
-    pipeline->steps = argc > 1 ? atoll(argv[1]) : 100;
-    pipeline->die_at = argc > 2 ? atoll(argv[2]) : -1;
+    pipeline->steps = argc > 1 ? strtoll(argv[1], NULL, 10) : 100;
+    pipeline->die_at = argc > 2 ? strtoll(argv[2], NULL, 10) : -1;
     muster_status status = muster_open(NULL, &session);
     if (status == MUSTER_OK) {
         status = muster_register(session, "state", &pipeline->state, sizeof pipeline->state);

@@ -115,6 +115,7 @@ static void probe_and_detach(struct crew_member *member)
         MEMBER_OK(member, muster_probe(member->session, MUSTER_GLOBAL, 1, 2, &found, &message));
         MEMBER_CHECK(member, found == 0);
     }
+    MEMBER_OK(member, muster_barrier(member->session, MUSTER_GLOBAL, NULL)); /* nobody leaves yet */
 }
 
 static void use_wrongly(struct crew_member *member)
