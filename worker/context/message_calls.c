@@ -153,11 +153,12 @@ muster_status muster_context_message(struct muster_context *context,
     *ret_suspect = UINT32_MAX;
     TRY(muster_message_call_check(context, what));
     TRY(muster_context_messages(context, &messages));
-    muster_message_request_start(messages, what, NULL, &request);
-    muster_status status = muster_fabric_wait(context->fabric, context->generation,
-                                              &request.finished, what->deadline_ns);
-    if (status != MUSTER_OK) {
-        muster_message_request_give_up(&request, status);
+    if (!muster_message_request_start(messages, what, NULL, &request)) {
+        muster_status status = muster_fabric_wait(context->fabric, context->generation,
+                                                  &request.finished, what->deadline_ns);
+        if (status != MUSTER_OK) {
+            muster_message_request_give_up(&request, status);
+        }
     }
     return muster_message_request_end(&request, ret_suspect);
 }

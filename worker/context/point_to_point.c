@@ -99,6 +99,7 @@ static muster_status post_send(struct muster_message_request *request)
     };
     TRY(muster_fabric_post_locked(context->fabric, &request->transfer));
     peer->sent++;
+    muster_fabric_finish_posted_locked(context->fabric, &request->transfer);
     return MUSTER_OK;
 }
 
@@ -186,7 +187,7 @@ static muster_status post(struct muster_message_request *request)
                                                          : post_send(request);
 }
 
-void muster_message_request_start(struct muster_point_to_point *messages,
+bool muster_message_request_start(struct muster_point_to_point *messages,
                                   const struct muster_message_call *what, bool *awake,
                                   struct muster_message_request *request)
 {
@@ -207,7 +208,9 @@ void muster_message_request_start(struct muster_point_to_point *messages,
     if (status != MUSTER_OK) {
         muster_message_request_finish(request, status);
     }
+    bool finished = request->finished;
     muster_fabric_end_posting(fabric);
+    return finished;
 }
 
 /* The end ---------------------------------------------------------------------------------------

@@ -68,8 +68,8 @@ MUSTER_CHECKED muster_status muster_context_messages(struct muster_context *cont
 MUSTER_CHECKED muster_status muster_message_call_check(const struct muster_context *context,
                                                        const struct muster_message_call *what);
 
-/* Begins a send or a receive. It may be finished at once, with any status. */
-void muster_message_request_start(struct muster_point_to_point *messages,
+/* Begins a send or a receive. True: it is finished already, with any status. */
+bool muster_message_request_start(struct muster_point_to_point *messages,
                                   const struct muster_message_call *what, bool *awake,
                                   struct muster_message_request *request);
 

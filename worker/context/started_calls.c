@@ -371,8 +371,8 @@ static muster_status launch_message_locked(struct muster_point_to_point *message
     call->in_flight.limit_ns = limit_of(what->deadline_ns);
     call->in_flight.finished = &call->message->finished;
     call->in_flight.complete = complete_message;
-    muster_message_request_start(messages, what, muster_progress_engine_flag(calls->engine),
-                                 call->message);
+    (void)muster_message_request_start(messages, what, muster_progress_engine_flag(calls->engine),
+                                       call->message);
     muster_status status = muster_progress_engine_start(calls->engine, &call->in_flight);
     if (status != MUSTER_OK) {
         muster_message_request_give_up(call->message, status);

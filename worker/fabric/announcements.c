@@ -79,6 +79,16 @@ void muster_fabric_unlisten(struct muster_fabric *fabric,
     LL_DELETE(fabric->listeners, listener);
 }
 
+void muster_fabric_finish_posted_locked(struct muster_fabric *fabric,
+                                        struct muster_transfer *transfer)
+{
+    if (fabric->completed.last == transfer) {
+        muster_transfer_list_remove(&fabric->completed, transfer);
+        transfer->state = MUSTER_TRANSFER_DONE;
+        transfer->done(transfer);
+    }
+}
+
 bool muster_fabric_refuse_locked(struct muster_fabric *fabric, uint32_t peer,
                                  const struct muster_message_key *key, const char *reason)
 {

@@ -286,6 +286,11 @@ void muster_fabric_listen(struct muster_fabric *fabric,
 void muster_fabric_unlisten(struct muster_fabric *fabric,
                             struct muster_announcement_listener *listener);
 
+/* If a transfer that has just been posted is done already, calls its done function now instead of
+ * in the next wait. With the fabric's lock held. */
+void muster_fabric_finish_posted_locked(struct muster_fabric *fabric,
+                                        struct muster_transfer *transfer);
+
 /* Refuses an announced message: its send ends with MUSTER_INVALID and this reason. False: its data
  * are here or under way, and it has to be received. With the fabric's lock held. */
 bool muster_fabric_refuse_locked(struct muster_fabric *fabric, uint32_t peer,

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "tests/support/messages.h"
+#include "tests/support/schedules.h"
 #include "worker/base/clock.h"
 
 enum { MEMBERS = 4 };
@@ -202,6 +203,75 @@ static void a_death_ends_sends_and_receives_that_wait_for_it(void **state)
     }
 }
 
+/* Stands in for the service: revokes the generation on all members. */
+static void revoke_everywhere(const struct group_member *member)
+{
+    for (uint32_t i = 0; i < member->group->size; i++) {
+        muster_fabric_revoke(member->group->members[i].fabric, member->group->generation,
+                             "a member died");
+    }
+}
+
+/* A message to each rank in turn and one from any, in flight, again and again, until the victim
+ * dies after a random number of them. */
+static void exchange_until_death(struct group_member *member, void *argument)
+{
+    enum { LONG = 60000, WINDOW = 8 };
+    struct muster_context *context = member->contexts[MUSTER_GLOBAL];
+    uint64_t random = *(const uint64_t *)argument + member->rank;
+    uint64_t lives = member->rank == 1 ? test_random_below(&random, 200) : UINT64_MAX;
+    struct muster_started_call *calls[2 * WINDOW] = {NULL};
+    int32_t *data = calloc((size_t)LONG * 2 * WINDOW, sizeof *data);
+    muster_status status = MUSTER_OK;
+    for (uint64_t i = 0; status == MUSTER_OK; i++) {
+        size_t slot = 2 * (i % WINDOW);
+        size_t count = test_random_below(&random, 3) == 0 ? LONG : 10;
+        uint32_t to = (uint32_t)((member->rank + i) % member->group->size); /* all get as many */
+        struct muster_message_call receive =
+            message_receive_of(data + slot * LONG, LONG, MUSTER_ANY_SOURCE, (uint32_t)i, NULL);
+        struct muster_message_call send =
+            message_send_of(data + (slot + 1) * LONG, count, to, (uint32_t)i);
+        for (size_t k = slot; k < slot + 2 && status == MUSTER_OK; k++) {
+            status = calls[k] != NULL ? muster_started_call_end(calls[k], NULL) : MUSTER_OK;
+            calls[k] = NULL;
+        }
+        if (i == lives) {
+            muster_fabric_kill(member->fabric);
+        }
+        if (status == MUSTER_OK) {
+            status = muster_context_start_message(context, &receive, &calls[slot]);
+        }
+        if (status == MUSTER_OK) {
+            status = muster_context_start_message(context, &send, &calls[slot + 1]);
+        }
+    }
+    if (status != MUSTER_REJOIN || strstr(muster_last_error(), "deadline") != NULL) {
+        group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
+    }
+    if (member->rank != 1) {
+        revoke_everywhere(member);
+    }
+    for (size_t k = 0; k < 2 * (size_t)WINDOW; k++) {
+        status = calls[k] != NULL ? muster_started_call_end(calls[k], NULL) : MUSTER_OK;
+        if (status != MUSTER_OK && status != MUSTER_REJOIN) {
+            group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
+        }
+    }
+    free(data);
+}
+
+static void a_death_at_any_time_ends_all_messages(void **state)
+{
+    uint64_t seed = test_seed();
+    (void)state;
+    for (int round = 0; round < 15; round++, seed += 10) {
+        struct group group;
+        group_start(&group, (enum group_transport)(GROUP_INPROC + round % 3), 2, hosts, NULL);
+        group_each(&group, exchange_until_death, &seed);
+        group_finish(&group);
+    }
+}
+
 /* A generation ends while messages wait; in the next one the same numbers begin anew. */
 static void leave_messages_behind(struct group_member *member, void *argument)
 {
@@ -248,6 +318,7 @@ int main(void)
         cmocka_unit_test(bad_arguments_are_named),
         cmocka_unit_test(a_deadline_ends_all_messages_of_the_context),
         cmocka_unit_test(a_death_ends_sends_and_receives_that_wait_for_it),
+        cmocka_unit_test(a_death_at_any_time_ends_all_messages),
         cmocka_unit_test(messages_end_with_their_generation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The example pipeline: one stage and four give the same result, over shared memory and TCP, and so do
-# three that are left when the last of four kills itself in the middle.
+# the three that are left when the last of four kills itself in the middle.
 set -eu
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -32,7 +32,9 @@ run shm 4 -- 40
 export MUSTER_SHARED_MEMORY=0
 run tcp 3 -- 40
 [ "$digest" = "$expected" ] || fail "TCP: $digest, not $expected"
-unset MUSTER_SHARED_MEMORY
-run death 4 --min 2 -- 40 20
-[ "$digest" = "$expected" ] || fail "after a death: $digest, not $expected"
-grep -q "3 stages go on from step 20" "$scratch/death" || fail "the others do not go on from step 20"
+for memory in 0 1; do
+    export MUSTER_SHARED_MEMORY=$memory
+    run death$memory 4 --min 2 -- 40 20
+    [ "$digest" = "$expected" ] || fail "after a death: $digest, not $expected"
+    grep -q "3 stages go on from step 20" "$scratch/death$memory" || fail "the others do not go on from step 20"
+done
