@@ -239,6 +239,53 @@ MUSTER_API void muster_options_init_sized(muster_options *options, size_t size);
  * there), MUSTER_ENDED (the job is over), MUSTER_FATAL. */
 MUSTER_STATUS muster_open(const muster_options *options, muster_session **ret_session);
 
+/* Without a service -------------------------------------------------------------------------- */
+
+/* A blocking allgather of equal blobs among the members, by means of the program: MPI, PMI, Slurm,
+ * torch's Store, files. It writes the blob of rank i to `all` at i * size_bytes, for every rank,
+ * this one included, and returns 0; any other value means that it has failed. It is called once, by
+ * muster_open_with(), on the caller's thread. It should give up after a while: nothing else limits
+ * the time that it waits for a member that never comes. The blobs hold the secret that links are
+ * opened with, so they are for the members' eyes only. */
+typedef int (*muster_exchange_function)(const void *mine, void *all, size_t size_bytes,
+                                        void *user_data);
+
+/* Opens a session among `size` members whose ranks the caller knows, without a service: a
+ * communicator. All collectives, blocking and in flight, work in it, with these ranks in
+ * MUSTER_GLOBAL. The members of a host (the option `host`) need not have consecutive ranks; where
+ * they have not, collectives with a block for each rank may copy it once more. MUSTER_LOCAL and
+ * MUSTER_CROSS have the order of the ranks, and hosts that of their lowest ranks.
+ *
+ * All members call it, with the same size and the same options `algorithm` and `reproducible`.
+ * options may be NULL. The options rendezvous, job, token, min_size, max_size, target_size and
+ * leave_on_sigterm are not used. Blocks until all members are there, and are linked; for that it
+ * waits at most join_timeout_ms after the exchange.
+ *
+ * The membership never changes. If a member is lost, or a call takes longer than its timeout, the
+ * communicator has ended: every call of every member returns MUSTER_ENDED, whose text names the
+ * member, and only muster_close() is left. What
+ * to do then (to open another communicator among the survivors, to exit) is the program's decision.
+ *   muster_rejoin()       does nothing while all is well, and is MUSTER_ENDED afterwards
+ *   muster_commit()       copies the state; MUSTER_ENDED on all members if one wants to leave
+ *   muster_leave()        the next commit is the end for all members
+ *   muster_sync()         all get the state of rank 0
+ *   muster_restore()      as with a service
+ *   muster_run()          calls the function once
+ *   muster_generation()   1
+ *
+ * Errors: MUSTER_INVALID (a bad argument or option; members that differ in size, options or
+ * version; a rank that is given twice; an exchange that returns something else than what was sent),
+ * MUSTER_RETRY (the exchange function has failed, a member has given up, or some were missing
+ * within join_timeout_ms: the error names them), MUSTER_FATAL. Other members wait in their exchange
+ * for one whose rank or size is wrong; any other error of one member is told to all. */
+MUSTER_API MUSTER_CHECKED muster_status muster_open_with(const muster_options *options,
+                                                         uint32_t rank, uint32_t size,
+                                                         muster_exchange_function exchange,
+                                                         void *user_data,
+                                                         muster_session **ret_session);
+
+/* The session of either function ------------------------------------------------------------- */
+
 /* Leaves the job and frees the session. Blocks for at most two seconds. Accepts NULL. No other call
  * with this session may be running. */
 MUSTER_API void muster_close(muster_session *session);
@@ -267,6 +314,12 @@ MUSTER_API uint64_t muster_generation(const muster_session *session);
 
 /* Collectives --------------------------------------------------------------------------------- */
 
+/* Bits of muster_call_options.factors_set. */
+typedef enum muster_factor {
+    MUSTER_PRESCALE_SET = 1,
+    MUSTER_POSTSCALE_SET = 2,
+} muster_factor;
+
 /* Options of one call; NULL means all defaults. All members must give the same values, except for
  * timeout_ms, user_function, user_data and priority. `size` is as in muster_options; a call whose
  * options lack it is MUSTER_INVALID. */
@@ -283,17 +336,33 @@ typedef struct muster_call_options {
      * whatever the algorithm. A named algorithm that cannot do that is MUSTER_INVALID. 0: as the
      * session's option says. */
     int reproducible;
-    /* Scale factors of reductions: out = postscale x op(prescale x in). 0 and 1 both mean none. */
+    /* Scale factors of reductions: out = postscale x op(prescale x in). 0 means none, unless
+     * factors_set says otherwise. */
     double prescale;
     double postscale;
     /* For MUSTER_USER; must compute the same on all members. user_data is passed to it. */
     muster_user_function user_function;
     void *user_data;
+    /* MUSTER_PRESCALE_SET, MUSTER_POSTSCALE_SET or both: the factor counts as it stands, 0
+     * included. Default: 0. */
+    uint32_t factors_set;
     /* Where several operations are in flight, the bytes of one with a higher priority go before
      * those of others: an urgent one passes a long one at the next segment of 256 KiB at most. May
      * differ between members. Default: 0. */
     int32_t priority;
-    int32_t unused; /* 0 */
+    /* 1: a call in place overwrites an element of its input only with the result, and none before
+     * all members have made the call. So if it fails on MUSTER_REJOIN, each element is either what
+     * it was or the result, on each member independently; in a reduction no element is lost, as
+     * either a remaining member has its result or all of them have their inputs. (The result is
+     * that before the quotient of AVERAGE and postscale.) Which elements are which is not told: who
+     * wants to repeat the call on the remaining members copies the input before. It takes scratch
+     * memory of up to the call's size. Out of place the input is unchanged anyway, and nothing is
+     * promised about the output. 0: a call in place that fails leaves its buffer undefined. */
+    int keep_input;
+    /* 1: the call returns MUSTER_OK on no member before all members have made it. That is so anyway
+     * in allreduce, reduce_scatter, allgather(v), alltoall(v) and barrier; broadcast, reduce,
+     * gather(v) and scatter get a few empty messages more. 0: some members may finish earlier. */
+    int finish_together;
 } muster_call_options;
 
 /* muster_call_options_init(muster_call_options *options) fills in the size and all defaults, which
@@ -321,7 +390,7 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
  * Buffers belong to the caller and need only the alignment of their type. Each function says where
  * input and output may be the same memory (in place); other overlaps are MUSTER_INVALID. A buffer
  * without elements on this member may be NULL. On failure the output is undefined, and the input is
- * unchanged unless the call was in place.
+ * unchanged unless the call was in place without keep_input.
  *
  * GPU memory: each buffer may be memory of the host or of a CUDA device, on each member
  * independently. User functions get memory of the host. The input must be complete when the call
@@ -418,10 +487,10 @@ MUSTER_STATUS muster_alltoallv(muster_session *session, muster_scope scope, cons
                                muster_type type, const muster_call_options *options);
 
 /* An allreduce for members with several buffers each, for example one for each device: outs[i] = op
- * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and the same
- * on all members. A member's buffers are reduced to one first, in their order; then the members'
- * results are reduced, and the result is copied to all of `outs`. AVERAGE divides by the number of
- * all buffers.
+ * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and may
+ * differ between members, except for AVERAGE, which divides by the number of all buffers. A
+ * member's buffers are reduced to one first, in their order; then the members' results are reduced,
+ * and the result is copied to all of `outs`.
  *
  * In place: outs[i] == ins[i] for every i. Otherwise no output may overlap another buffer. The same
  * input may be given several times. */
@@ -432,8 +501,8 @@ MUSTER_STATUS muster_allreduce_buffers(muster_session *session, muster_scope sco
 
 /* A reduce_scatter for members with several buffers each: outs[i][0..count) = op over block `rank`
  * of all buffers of all members, for each i < buffer_count. Each of `ins` has size x count
- * elements. A member's buffers are reduced to one first, as in muster_allreduce_buffers(); the
- * library needs memory for a copy of one input for that.
+ * elements. buffer_count is as in muster_allreduce_buffers(). A member's buffers are reduced to one
+ * first, likewise; the library needs memory for a copy of one input for that.
  *
  * In place: outs[i] == ins[i] + rank x count for every i. Otherwise no output may overlap another
  * buffer. The same input may be given several times. */
@@ -453,6 +522,41 @@ MUSTER_STATUS muster_broadcast_buffers(muster_session *session, muster_scope sco
 /* Returns when every member has called it. */
 MUSTER_STATUS muster_barrier(muster_session *session, muster_scope scope,
                              const muster_call_options *options);
+
+/* Several ranges as one buffer ---------------------------------------------------------------- */
+
+/* So many elements of memory. */
+typedef struct muster_range {
+    void *address; /* aligned for the type; may be NULL if count is 0 */
+    size_t count;
+} muster_range;
+
+#define MUSTER_RANGES_MAX 65536 /* in one list */
+
+/* An allreduce of several ranges as if they were one buffer: element n of the concatenated `outs` =
+ * op over all members' element n of the concatenated `ins`. Nothing is copied together first.
+ *
+ * The number of ranges and their counts may differ between members, and between `ins` and `outs`;
+ * only the total number of elements must be the same. A member may also call muster_allreduce()
+ * with one buffer of so many elements. Empty ranges have no effect.
+ *
+ * The ranges of a list must not overlap, except those of `ins`, or of `outs`, that are the same
+ * list: in place is when both lists have the same ranges. Otherwise no range of `ins` may overlap
+ * one of `outs`. The lists are borrowed until the call returns, and are memory of the host, as are
+ * the ranges.
+ *
+ * Blocks and fails as muster_allreduce() does. MUSTER_INVALID also names a wrong range by its
+ * number. */
+MUSTER_STATUS muster_allreduce_ranges(muster_session *session, muster_scope scope,
+                                      const muster_range *ins, const muster_range *outs,
+                                      size_t range_count, muster_type type, muster_op op,
+                                      const muster_call_options *options);
+
+/* Copies the ranges of the root, as if they were one buffer, to the ranges of all members. */
+MUSTER_STATUS muster_broadcast_ranges(muster_session *session, muster_scope scope,
+                                      const muster_range *ranges, size_t range_count,
+                                      muster_type type, uint32_t root,
+                                      const muster_call_options *options);
 
 /* Memory -------------------------------------------------------------------------------------- */
 

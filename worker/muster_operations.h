@@ -53,6 +53,16 @@ MUSTER_STATUS muster_broadcast_buffers_start(muster_session *session, muster_sco
                                              size_t count, muster_type type, uint32_t root,
                                              const muster_call_options *options,
                                              muster_operation *ret_operation);
+MUSTER_STATUS muster_allreduce_ranges_start(muster_session *session, muster_scope scope,
+                                            const muster_range *ins, const muster_range *outs,
+                                            size_t range_count, muster_type type, muster_op op,
+                                            const muster_call_options *options,
+                                            muster_operation *ret_operation);
+MUSTER_STATUS muster_broadcast_ranges_start(muster_session *session, muster_scope scope,
+                                            const muster_range *ranges, size_t range_count,
+                                            muster_type type, uint32_t root,
+                                            const muster_call_options *options,
+                                            muster_operation *ret_operation);
 MUSTER_STATUS muster_reduce_start(muster_session *session, muster_scope scope, const void *in,
                                   void *out, size_t count, muster_type type, muster_op op,
                                   uint32_t root, const muster_call_options *options,
@@ -132,6 +142,16 @@ MUSTER_STATUS muster_broadcast_buffers_init(muster_session *session, muster_scop
                                             muster_type type, uint32_t root,
                                             const muster_call_options *options,
                                             muster_operation *ret_operation);
+MUSTER_STATUS muster_allreduce_ranges_init(muster_session *session, muster_scope scope,
+                                           const muster_range *ins, const muster_range *outs,
+                                           size_t range_count, muster_type type, muster_op op,
+                                           const muster_call_options *options,
+                                           muster_operation *ret_operation);
+MUSTER_STATUS muster_broadcast_ranges_init(muster_session *session, muster_scope scope,
+                                           const muster_range *ranges, size_t range_count,
+                                           muster_type type, uint32_t root,
+                                           const muster_call_options *options,
+                                           muster_operation *ret_operation);
 MUSTER_STATUS muster_reduce_init(muster_session *session, muster_scope scope, const void *in,
                                  void *out, size_t count, muster_type type, muster_op op,
                                  uint32_t root, const muster_call_options *options,

@@ -9,6 +9,7 @@
 #define MUSTER_COLLECTIVES_CALL_LAUNCH_H
 
 #include "collectives/call/call.h"
+#include "collectives/call/range_list.h"
 #include "collectives/call/reduction.h"
 #include "collectives/call/shape.h"
 
@@ -26,6 +27,9 @@ struct muster_launch {
     struct muster_shape shape; /* its bounds are borrowed from the key of the operation */
     struct muster_buffer_sizes sizes;
     uint64_t contributions; /* input buffers of all ranks together */
+    /* The call is in place, and keeps its input: `out` gets whole elements of the result only
+     * (collectives/schedule/keep_input.h). */
+    bool keeps;
 
     uint64_t generation;
     uint64_t sequence;       /* of the operation in its context */
@@ -35,6 +39,9 @@ struct muster_launch {
     const void
         *in;   /* INPUT of the schedule; the caller's buffer, or what was gathered from several */
     void *out; /* OUTPUT of the schedule */
+    /* Several ranges as INPUT or OUTPUT; in and out are then only the first ones of them, and the
+     * two lists are one if the call is in place. Borrowed. NULL: in and out are all there is. */
+    const struct muster_range_list *in_ranges, *out_ranges;
     void *scratch; /* SCRATCH of the schedule, as long as it needs */
     /* The allocation that `in` or `out` lies in, if it is memory of a device that all links of the
      * operation can read; NULL: memory of the host. Borrowed. */

@@ -12,6 +12,8 @@
 
 #include "collectives/call/launch.h"
 
+struct muster_given_ranges; /* request_ranges.h */
+
 /* Unused fields are 0; a broadcast's data is `out`. Root and count are those of struct
  * muster_shape. */
 struct muster_request {
@@ -19,6 +21,11 @@ struct muster_request {
     const void *in;
     void *out;
     uint64_t count;
+    /* Instead of in, out and count: several ranges (request_ranges.h), which are to be bound first;
+     * or NULL. */
+    const struct muster_given_ranges *ranges;
+    /* Bound ones: what lies where in and out begin; see struct muster_launch. */
+    const struct muster_range_list *in_ranges, *out_ranges;
     /* Instead of count: the elements of each block of a buffer, [ranks], borrowed until the call
      * returns; or NULL. */
     const size_t *in_counts;
@@ -28,7 +35,8 @@ struct muster_request {
     uint32_t root;
     muster_user_function user_function; /* of op USER */
     void *user_data;
-    double prescale, postscale; /* 0 and 1 both mean none */
+    double prescale, postscale; /* 1: none; 0: none, unless factors_set names it */
+    uint32_t factors_set;       /* enum muster_factor */
     /* Several buffers of this rank; `in` and `out` are then the first of them. */
     uint32_t buffer_count;     /* 0: `in` and `out` are all there are */
     const void *const *inputs; /* [buffer_count]; NULL where the collective has no `in` */
@@ -36,9 +44,23 @@ struct muster_request {
     const char *algorithm;     /* by name; NULL: chosen */
     bool untuned;              /* choose by predicted cost, whatever autotuning has found */
     bool reproducible;         /* the result depends on the members' `order` only */
+    bool keep_input;           /* promises: see muster_plan */
+    bool finish_together;
     int64_t deadline_ns;
     int32_t priority; /* of its messages on a link: a higher one goes first */
 };
+
+/* The factors of the request; 1 where there is none. */
+static inline double muster_request_prescale(const struct muster_request *request)
+{
+    bool set = request->prescale != 0 || (request->factors_set & MUSTER_PRESCALE_SET) != 0;
+    return set ? request->prescale : 1;
+}
+static inline double muster_request_postscale(const struct muster_request *request)
+{
+    bool set = request->postscale != 0 || (request->factors_set & MUSTER_POSTSCALE_SET) != 0;
+    return set ? request->postscale : 1;
+}
 
 enum muster_key_flag {
     MUSTER_KEY_IN_PLACE = 1, /* and the schedule depends on it: see muster_plan.in_place */
@@ -47,6 +69,8 @@ enum muster_key_flag {
     MUSTER_KEY_INPUT_BOUNDS = 8,
     MUSTER_KEY_OUTPUT_BOUNDS = 16,
     MUSTER_KEY_NAMED = 32, /* the algorithm is named, not selected */
+    MUSTER_KEY_KEEP_INPUT = 64,
+    MUSTER_KEY_FINISH_TOGETHER = 128, /* and it needs a closing round */
 };
 
 /* Everything of a request that its check and its schedule depend on; buffers, factors, the user's

@@ -12,11 +12,11 @@ static bool scales(const struct muster_request *request)
     return request->type != MUSTER_BOOL && !logical;
 }
 
-/* 0 and 1 mean no scaling; other factors must be finite, and the operation must allow scaling. */
+/* 1 means no scaling; other factors must be finite, and the operation must allow scaling. */
 static muster_status check_factor(const struct muster_request *request, bool reduces,
                                   const char *name, double factor)
 {
-    if (factor == 0 || factor == 1) {
+    if (factor == 1) {
         return MUSTER_OK;
     }
     if (!isfinite(factor)) {
@@ -41,8 +41,12 @@ static muster_status check_reduction(const struct muster_request *request)
     if (reduces && request->op == MUSTER_USER && request->user_function == NULL) {
         return muster_error_set(MUSTER_INVALID, "operation user without a user_function");
     }
-    TRY(check_factor(request, reduces, "prescale", request->prescale));
-    return check_factor(request, reduces, "postscale", request->postscale);
+    if (request->factors_set > (MUSTER_PRESCALE_SET | MUSTER_POSTSCALE_SET)) {
+        return muster_error_set(MUSTER_INVALID, "factors_set %u: there are two factors, 1 and 2",
+                                request->factors_set);
+    }
+    TRY(check_factor(request, reduces, "prescale", muster_request_prescale(request)));
+    return check_factor(request, reduces, "postscale", muster_request_postscale(request));
 }
 
 bool muster_buffers_overlap(const void *one, uint64_t one_bytes, const void *other,
@@ -53,11 +57,15 @@ bool muster_buffers_overlap(const void *one, uint64_t one_bytes, const void *oth
     return a < b + other_bytes && b < a + one_bytes;
 }
 
-/* Checks `in` and `out`: not missing, and one in place of the other or disjoint. */
+/* Checks `in` and `out`: not missing, and one in place of the other or disjoint. Those in ranges
+ * have been checked when the ranges were bound. */
 static muster_status check_one(const struct muster_request *request,
                                const struct muster_buffer_sizes *sizes)
 {
     bool broadcast = request->collective == MUSTER_BROADCAST;
+    if (request->in_ranges != NULL || request->out_ranges != NULL) {
+        return MUSTER_OK;
+    }
     if (broadcast && request->in != NULL && request->in != request->out) {
         return muster_error_set(MUSTER_INVALID, "a broadcast has one buffer");
     }

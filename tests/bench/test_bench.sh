@@ -47,6 +47,10 @@ check_json allreduce tcp 1 1 1024 --bytes 1K
 check_json allreduce shm 2 1 65536 --bytes 64K --alloc
 "$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --reproducible >"$folder/out"
 grep -q ', float32 sum, reproducible$' "$folder/out" || fail "reproducible: $(cat "$folder/out")"
+"$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --keep-input >"$folder/out"
+grep -q ', float32 sum, in place, input kept$' "$folder/out" || fail "keep-input: $(cat "$folder/out")"
+"$muster" bench broadcast -n 2 --transport inproc --bytes 4 --iterations 1 --finish-together >"$folder/out"
+grep -q ', float32, finishing together$' "$folder/out" || fail "finish-together: $(cat "$folder/out")"
 "$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --json --figures >"$folder/json"
 grep -qE '^\{"figures":\{"core":.*"host":\{"latency_us":' "$folder/json" || fail "figures: $(cat "$folder/json")"
 [ "$(wc -l <"$folder/json")" = 2 ] || fail "lines: $(cat "$folder/json")"

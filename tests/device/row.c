@@ -24,19 +24,19 @@ static bool is_host(void)
 }
 
 /* Where `count` elements are, as the library is told. */
-static struct muster_place place_of(void *data, struct muster_device_memory *memory)
+static struct muster_device_place place_of(void *data, struct muster_device_memory *memory)
 {
     bool found = muster_device_find(data, memory);
     assert_int_equal(found, !is_host());
     if (found) {
         assert_string_equal(memory->device->name, device->name);
     }
-    return (struct muster_place){.at = data, .memory = found ? memory : NULL};
+    return (struct muster_device_place){.at = data, .memory = found ? memory : NULL};
 }
 
-static const struct muster_device *device_of(struct muster_place place)
+static const struct muster_device *device_of(struct muster_device_place place)
 {
-    return muster_places_device(&place, 1);
+    return muster_device_of_places(&place, 1);
 }
 
 static void its_memory_is_found_until_it_is_released(void **state)
@@ -60,7 +60,7 @@ static void bytes_are_copied_to_it_within_it_and_back(void **state)
     char *here = malloc(COUNT);
     char *back = calloc(1, COUNT);
     char *data = device->allocate(2 * COUNT);
-    struct muster_place place = place_of(data, &memory);
+    struct muster_device_place place = place_of(data, &memory);
     for (size_t i = 0; i < COUNT; i++) {
         here[i] = (char)(i * 7 + i / 251);
     }
@@ -86,13 +86,14 @@ static void elements_are_reduced_wherever_they_are(void **state)
         .type = MUSTER_FLOAT32, .op = MUSTER_SUM, .prescale = 1, .postscale = 0.5};
     for (unsigned on_device = is_host() ? 7 : 1; on_device < 8; on_device++) {
         struct muster_device_memory memories[3];
-        struct muster_place places[3];
+        struct muster_device_place places[3];
         float *touched[3];
         for (int i = 0; i < 3; i++) {
             bool there = (on_device >> i & 1) != 0;
             void *data =
                 there ? device->allocate(COUNT * sizeof(float)) : malloc(COUNT * sizeof(float));
-            places[i] = there ? place_of(data, &memories[i]) : (struct muster_place){.at = data};
+            places[i] =
+                there ? place_of(data, &memories[i]) : (struct muster_device_place){.at = data};
             touched[i] = there ? device->alias(data) : data;
             for (uint32_t k = 0; k < COUNT; k++) {
                 touched[i][k] = (float)(k % 1000 + (uint32_t)i);
@@ -103,7 +104,7 @@ static void elements_are_reduced_wherever_they_are(void **state)
                                                        .left = places[1],
                                                        .right = places[2],
                                                        .count = COUNT};
-        const struct muster_device *of = muster_places_device(places, 3);
+        const struct muster_device *of = muster_device_of_places(places, 3);
         assert_int_equal(of->combine(&combination), MUSTER_OK);
         if ((on_device & 1) != 0) {
             assert_int_equal(of->finish(places[0].memory, &reduction, places[0].at, COUNT, 2),

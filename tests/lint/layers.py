@@ -46,7 +46,7 @@ RULES = {
     "worker/trace/": "worker/muster.h worker/base/",
     "worker/memory/": "worker/muster.h worker/base/",
     "worker/device/": FLOOR + " collectives/call/ collectives/reduce/ collectives/select/host_memory.h",
-    "worker/fabric/": FLOOR + " worker/device/devices.h collectives/call/call.h",
+    "worker/fabric/": FLOOR + " worker/device/devices.h collectives/call/call.h collectives/call/range_list.h",
     "worker/executor/": FLOOR + " worker/device/devices.h worker/fabric/fabric.h collectives/call/ collectives/schedule/"
                         " collectives/reduce/",
     "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h"

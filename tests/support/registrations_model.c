@@ -220,11 +220,12 @@ void model_unmap(size_t first, size_t count)
             continue;
         }
         model.watched[i] = false;
-        struct muster_range *last = &model.log[(model.logged - 1) % LOG_MAX];
+        struct muster_address_range *last = &model.log[(model.logged - 1) % LOG_MAX];
         if (model.logged > logged && last->end == at) {
             last->end = at + model.page;
         } else {
-            model.log[model.logged++ % LOG_MAX] = (struct muster_range){at, at + model.page};
+            model.log[model.logged++ % LOG_MAX] =
+                (struct muster_address_range){at, at + model.page};
         }
     }
 }

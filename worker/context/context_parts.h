@@ -3,11 +3,13 @@
  *
  *   context.c               members and turns; queries about the context
  *   find_operation.c        from a request to its operation, cached or new
+ *   caller_order.c          ranks as the callers number them, where hosts are mixed
  *   algorithm_choice.c      which algorithm, where none is named
  *   cached_operations.c     the cache
  *   launch.c                runs an operation on the buffers of a request
  *   local_work.c            what a rank does alone before and after that
- *   device_staging.c           buffers that are memory of a device
+ *   ranges.c                calls on several ranges
+ *   device_staging.c        buffers that are memory of a device
  *   shared_memory_launch.c  the operation in memory that the ranks share
  *   shared_memory_setup.c   creates that memory, by collectives of the context
  *   autotune.c              calls that try algorithms
@@ -26,6 +28,7 @@
 #include "worker/base/status.h"
 #include "worker/context/algorithm_choice.h"
 #include "worker/context/cached_operations.h"
+#include "worker/context/caller_order.h"
 #include "worker/context/context.h"
 #include "worker/context/device_staging.h"
 #include "worker/context/point_to_point.h"
@@ -42,10 +45,12 @@ struct muster_context {
     struct muster_fabric *fabric; /* borrowed */
     uint64_t generation;
     uint32_t number;
-    uint32_t rank;
+    uint32_t rank; /* this member's, as the callers number them */
     char *name;
-    uint32_t *ranks;
-    uint32_t *reduction_order; /* [ranks] ranks by their members' `order`: of reproducible sums */
+    uint32_t *ranks;           /* global ranks, in the order of the topology */
+    uint32_t *reduction_order; /* [ranks] ranks of the topology by their members' `order`: of
+                                  reproducible sums */
+    struct muster_caller_order order;
     struct muster_topology topology;
     struct muster_choices choices;
     atomic_uint_fast64_t progress;
@@ -64,6 +69,7 @@ struct muster_context {
     struct muster_tuning tuning;
     struct muster_scratch scratch;
     struct muster_staging staging;
+    struct muster_bound_ranges ranges;   /* of the present call */
     struct muster_context_memory shared; /* shared.memory is NULL where the ranks share none */
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];

@@ -71,10 +71,11 @@ muster_status muster_context_prepare(const struct muster_context *context,
         launch->call.prescale = launch->reduction.prescale;
         launch->call.postscale = launch->reduction.postscale;
     }
-    TRY(reserve(scratch, scratch_bytes + muster_local_scratch_bytes(request, launch)));
+    TRY(reserve(scratch, scratch_bytes + muster_local_scratch_bytes(
+                                             request, &cached->order_of_blocks, launch)));
     launch->scratch = scratch->memory;
-    launch->in = muster_local_begin(request, launch, (char *)scratch->memory + scratch_bytes);
-    launch->out = request->out;
+    muster_local_begin(request, &cached->order_of_blocks, (char *)scratch->memory + scratch_bytes,
+                       launch);
     return MUSTER_OK;
 }
 
@@ -135,8 +136,9 @@ static muster_status launch_with(struct muster_context *context,
     launch.sequence = ++context->sequence;
     muster_status status = run(context, cached, &launch, ret_suspect);
     if (status == MUSTER_OK) {
-        status = launch.out_memory != NULL ? muster_device_call_finish(&launch)
-                                           : muster_local_end(request, &launch);
+        status = launch.out_memory != NULL
+                     ? muster_device_call_finish(&launch)
+                     : muster_local_end(request, &cached->order_of_blocks, &launch);
     }
     if (status != MUSTER_OK) {
         return fail(context, &launch, status);
@@ -149,14 +151,16 @@ static muster_status launch_with(struct muster_context *context,
 /* Memory of a device ------------------------------------------------------------------------------
  */
 
-/* One input that needs no scaling, over links that read memory of a device. */
+/* One input that needs no scaling and no copy in another order, over links that read memory of a
+ * device. */
 static bool may_be_direct(const struct muster_context *context,
                           const struct muster_request *request,
                           const struct muster_cached_operation *cached)
 {
-    bool scales = request->prescale != 0 && request->prescale != 1;
+    bool scales = muster_request_prescale(request) != 1;
     return cached->operation != NULL && context->shared.memory == NULL &&
            request->buffer_count == 0 && !scales &&
+           !muster_operation_order_copies(&cached->order_of_blocks) &&
            muster_operation_reads_devices(cached->operation, context->generation);
 }
 

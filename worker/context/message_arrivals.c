@@ -124,8 +124,8 @@ void muster_message_receive(struct muster_message_request *request, struct store
     bool refused = false;
     if (request->dropped && !own) {
         char reason[MUSTER_REASON_SIZE];
-        (void)snprintf(reason, sizeof reason, "rank %u says: %.220s", context->ranks[context->rank],
-                       request->text);
+        (void)snprintf(reason, sizeof reason, "rank %u says: %.220s",
+                       muster_context_global_rank(context, context->rank), request->text);
         refused =
             muster_fabric_refuse_locked(context->fabric, announced->peer, &announced->key, reason);
     }

@@ -4,7 +4,7 @@
 
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
-#include "worker/context/context_parts.h"
+#include "worker/context/point_to_point_parts.h"
 #include "worker/device/devices.h"
 
 muster_status muster_context_messages(struct muster_context *context,
@@ -97,8 +97,9 @@ static muster_status prefix(const struct muster_message_request *request,
     bool sends = what->direction == MUSTER_SEND;
     char peer[16];
     char tag[16];
-    print_number(what->peer == MUSTER_ANY_SOURCE ? UINT32_MAX : context->ranks[what->peer], "any",
-                 peer, sizeof peer);
+    print_number(what->peer == MUSTER_ANY_SOURCE ? UINT32_MAX
+                                                 : muster_context_global_rank(context, what->peer),
+                 "any", peer, sizeof peer);
     print_number(what->tag, "any", tag, sizeof tag);
     return muster_error_prefix(
         status, "%s of %s%zu %s %s rank %s, tag %s (context %s, generation %llu)", name_of(what),

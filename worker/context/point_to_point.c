@@ -89,7 +89,7 @@ static muster_status post_send(struct muster_message_request *request)
         .key = key_of(context, peer->sent),
         .call = &request->call,
         .direction = MUSTER_SEND,
-        .peer = context->ranks[what->peer],
+        .peer = muster_context_global_rank(context, what->peer),
         .data = (void *)what->in, /* only read */
         .size_bytes = what->count * element_size_bytes,
         .element_size_bytes = (uint32_t)element_size_bytes,
@@ -136,7 +136,7 @@ static muster_status send_to_oneself(struct muster_message_request *request)
     }
     *stored = (struct stored_message){
         .arrived = {.source = what->peer, .tag = what->tag, .number = number},
-        .announced = {.peer = context->ranks[what->peer],
+        .announced = {.peer = muster_context_global_rank(context, what->peer),
                       .key = key_of(context, number),
                       .call = call_of(what),
                       .size_bytes = what->count * muster_type_size_bytes(what->type)},
@@ -157,7 +157,8 @@ static muster_status post_receive(struct muster_message_request *request)
     uint32_t source = request->what.peer;
     request->waiting = (struct muster_waiting_receive){.source = source, .tag = request->what.tag};
     if (source != MUSTER_ANY_SOURCE && source != context->rank) {
-        muster_fabric_open_locked(context->fabric, context->generation, context->ranks[source]);
+        muster_fabric_open_locked(context->fabric, context->generation,
+                                  muster_context_global_rank(context, source));
     }
     struct muster_arrived_message *message =
         muster_message_matching_post(&messages->matching, &request->waiting);
@@ -249,7 +250,7 @@ void muster_message_request_give_up(struct muster_message_request *request, must
 {
     struct muster_point_to_point *messages = request->owner;
     struct muster_fabric *fabric = messages->context->fabric;
-    const uint32_t *ranks = messages->context->ranks;
+    const struct muster_context *context = messages->context;
     uint32_t peer = request->what.peer;
     muster_fabric_begin_posting(fabric);
     bool finished = request->finished;
@@ -258,10 +259,12 @@ void muster_message_request_give_up(struct muster_message_request *request, must
         (void)snprintf(messages->broken_text, sizeof messages->broken_text, "%.400s",
                        muster_last_error());
         if (status == MUSTER_RETRY && peer != MUSTER_ANY_SOURCE) {
-            request->suspect = peer != messages->context->rank ? ranks[peer] : UINT32_MAX;
+            request->suspect =
+                peer != context->rank ? muster_context_global_rank(context, peer) : UINT32_MAX;
             (void)snprintf(messages->broken_text, sizeof messages->broken_text,
                            "the deadline passed while rank %u waited for rank %u",
-                           ranks[messages->context->rank], ranks[peer]);
+                           muster_context_global_rank(context, context->rank),
+                           muster_context_global_rank(context, peer));
         }
     }
     muster_fabric_end_posting(fabric);
@@ -299,9 +302,11 @@ muster_status muster_point_to_point_create(struct muster_context *context,
                                            struct muster_point_to_point **ret_messages)
 {
     uint32_t size = context->topology.ranks;
-    uint32_t most = context->ranks[0];
+    uint32_t most = muster_context_global_rank(context, 0);
     for (uint32_t i = 1; i < size; i++) {
-        most = context->ranks[i] > most ? context->ranks[i] : most;
+        most = muster_context_global_rank(context, i) > most
+                   ? muster_context_global_rank(context, i)
+                   : most;
     }
     struct muster_point_to_point *messages = calloc(1, sizeof *messages);
     if (messages == NULL) {
@@ -326,7 +331,7 @@ muster_status muster_point_to_point_create(struct muster_context *context,
     memset(messages->ranks_by_global, 0xff,
            messages->global_count * sizeof *messages->ranks_by_global);
     for (uint32_t i = 0; i < size; i++) {
-        messages->ranks_by_global[context->ranks[i]] = i;
+        messages->ranks_by_global[muster_context_global_rank(context, i)] = i;
     }
     messages->listener =
         (struct muster_announcement_listener){.generation = context->generation,

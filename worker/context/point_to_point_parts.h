@@ -6,6 +6,13 @@
 #include "worker/context/context_parts.h"
 #include "worker/context/point_to_point.h"
 
+/* The global rank of a rank as the callers number them. */
+static inline uint32_t muster_context_global_rank(const struct muster_context *context,
+                                                  uint32_t rank)
+{
+    return context->order.peers != NULL ? context->order.peers[rank] : context->ranks[rank];
+}
+
 /* A message that has no receive yet. */
 struct stored_message {
     struct muster_arrived_message arrived; /* its first member */

@@ -10,6 +10,7 @@
 #include "worker/base/thread.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/local_work.h"
+#include "worker/context/ranges.h"
 #include "worker/trace/timeline.h"
 
 enum {
@@ -27,8 +28,9 @@ struct muster_started_call {
     const void **inputs;           /* [list_size] */
     void **outputs;
     uint32_t list_size;
-    int64_t started_ns; /* for the timeline */
-    bool persistent;    /* stays with its owner between its starts */
+    struct muster_bound_ranges ranges; /* of the request */
+    int64_t started_ns;                /* for the timeline */
+    bool persistent;                   /* stays with its owner between its starts */
     bool detached;
     TAILQ_ENTRY(muster_started_call) order;
 };
@@ -46,9 +48,11 @@ static size_t key_bytes(const struct muster_request_key *key)
 static void free_call(struct muster_started_call *call)
 {
     muster_operation_destroy(call->own.operation);
+    muster_operation_order_finish(&call->own.order_of_blocks);
     free(call->scratch.memory);
     free(call->inputs);
     free(call->outputs);
+    muster_bound_ranges_finish(&call->ranges);
     free(call->own.key);
     free(call->message);
     free(call);
@@ -77,6 +81,7 @@ static muster_status make_operation(struct muster_context *context,
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
     struct muster_cached_operation *own = &call->own;
+    TRY(muster_operation_order_init(&context->order, &own->launch.shape, &own->order_of_blocks));
     struct muster_plan plan = muster_context_plan(context, own);
     plan.memory = NULL; /* calls in flight run by messages */
     own->algorithm = own->key->algorithm;
@@ -168,7 +173,7 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
     struct muster_context *context = call->context;
     const struct muster_launch *launch = &in_flight->launch;
     if (status == MUSTER_OK) {
-        status = muster_local_end(&call->request, launch);
+        status = muster_local_end(&call->request, &call->own.order_of_blocks, launch);
     }
     if (status == MUSTER_OK) {
         atomic_fetch_add(&context->progress, 1);
@@ -248,6 +253,15 @@ static int64_t limit_of(int64_t deadline_ns)
     return deadline_ns == MUSTER_NEVER ? MUSTER_NEVER : deadline_ns - muster_clock_ns();
 }
 
+/* Ranges are bound before the call is found, whose lists they become. */
+static void take_ranges(struct muster_started_calls *calls, struct muster_started_call *call)
+{
+    const struct muster_bound_ranges bound = calls->ranges;
+    calls->ranges = call->ranges;
+    call->ranges = bound;
+    muster_request_move_ranges(&call->request, &calls->ranges, &call->ranges);
+}
+
 /* A call that is ready to be launched. */
 static muster_status make_call_locked(struct muster_context *context,
                                       const struct muster_request *request,
@@ -255,6 +269,11 @@ static muster_status make_call_locked(struct muster_context *context,
 {
     struct muster_started_calls *calls = &context->started;
     struct muster_started_call *call = NULL;
+    struct muster_request bound;
+    if (request->ranges != NULL) {
+        TRY(muster_context_bind_ranges(request, &calls->ranges, &bound));
+        request = &bound;
+    }
     TRY(muster_request_key(request, context->topology.ranks, calls->key));
     TRY(find_call(context, request, &call));
     /* The analyzer does not see that MUSTER_OK means that there is one. */
@@ -265,6 +284,7 @@ static muster_status make_call_locked(struct muster_context *context,
     call->detached = false;
     call->persistent = false;
     muster_status status = copy_request(call, request);
+    take_ranges(calls, call);
     if (status != MUSTER_OK) {
         free_call(call);
         return status;
@@ -502,6 +522,7 @@ void muster_started_calls_finish(struct muster_started_calls *calls)
         free_call(each);
     }
     free_idle(calls);
+    muster_bound_ranges_finish(&calls->ranges);
     free(calls->key);
     pthread_mutex_destroy(&calls->mutex);
 }

@@ -23,7 +23,7 @@ struct muster_device_memory {
 };
 
 /* Where elements are. */
-struct muster_place {
+struct muster_device_place {
     char *at;
     const struct muster_device_memory *memory; /* borrowed; NULL: memory of the host */
 };
@@ -31,7 +31,7 @@ struct muster_place {
 /* target = left op right, element by element; target and left may be the same. */
 struct muster_combination {
     const struct muster_reduction *reduction; /* borrowed */
-    struct muster_place target, left, right;
+    struct muster_device_place target, left, right;
     uint64_t count;                      /* of elements */
     struct muster_timeline *timeline;    /* where copies are recorded; or NULL */
     struct muster_timeline_operation of; /* for the timeline */

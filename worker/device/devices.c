@@ -48,7 +48,8 @@ bool muster_device_find(const void *data, struct muster_device_memory *ret_memor
     return false;
 }
 
-const struct muster_device *muster_places_device(const struct muster_place *places, size_t count)
+const struct muster_device *muster_device_of_places(const struct muster_device_place *places,
+                                                    size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (places[i].memory != NULL) {

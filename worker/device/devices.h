@@ -20,7 +20,8 @@ bool muster_devices_active(void);
 bool muster_device_find(const void *data, struct muster_device_memory *ret_memory);
 
 /* The device of the first place that is not memory of the host; else the host. */
-const struct muster_device *muster_places_device(const struct muster_place *places, size_t count);
+const struct muster_device *muster_device_of_places(const struct muster_device_place *places,
+                                                    size_t count);
 
 /* Adds a device behind the rows of the registry, for the life of the process: for tests. Borrowed.
  * MUSTER_INVALID: there are MUSTER_DEVICES_MAX already. */

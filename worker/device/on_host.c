@@ -10,15 +10,16 @@
 
 enum { BLOCK_BYTES = 128 * 1024 }; /* a segment of a link over RDMA */
 
-static struct muster_place advance(struct muster_place place, uint64_t offset_bytes)
+static struct muster_device_place advance(struct muster_device_place place, uint64_t offset_bytes)
 {
     place.at += offset_bytes;
     return place;
 }
 
 /* One of the two is memory of a device. */
-static muster_status copy(const struct muster_combination *combination, struct muster_place to,
-                          struct muster_place from, size_t size_bytes)
+static muster_status copy(const struct muster_combination *combination,
+                          struct muster_device_place to, struct muster_device_place from,
+                          size_t size_bytes)
 {
     const struct muster_device_memory *memory = to.memory != NULL ? to.memory : from.memory;
     int64_t started_ns = muster_timeline_clock(combination->timeline);
@@ -29,9 +30,9 @@ static muster_status copy(const struct muster_combination *combination, struct m
 }
 
 /* *ret_here: the data where the CPU can read them, which is `block` if `from` is on a device. */
-static muster_status bring(const struct muster_combination *combination, struct muster_place from,
-                           struct muster_place block, size_t size_bytes,
-                           struct muster_place *ret_here)
+static muster_status bring(const struct muster_combination *combination,
+                           struct muster_device_place from, struct muster_device_place block,
+                           size_t size_bytes, struct muster_device_place *ret_here)
 {
     *ret_here = from.memory != NULL ? block : from;
     return from.memory != NULL ? copy(combination, block, from, size_bytes) : MUSTER_OK;
@@ -46,14 +47,14 @@ muster_status muster_device_combine_on_host(const struct muster_combination *com
     if (blocks == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory to reduce what is in memory of a device");
     }
-    const struct muster_place block = {.at = blocks};
-    const struct muster_place second = {.at = blocks + BLOCK_BYTES};
+    const struct muster_device_place block = {.at = blocks};
+    const struct muster_device_place second = {.at = blocks + BLOCK_BYTES};
     for (uint64_t done = 0; done < size_bytes; done += most) {
         size_t size = size_bytes - done < most ? (size_t)(size_bytes - done) : most;
-        struct muster_place to = advance(combination->target, done);
-        struct muster_place result = to.memory != NULL ? block : to;
-        struct muster_place left;
-        struct muster_place right;
+        struct muster_device_place to = advance(combination->target, done);
+        struct muster_device_place result = to.memory != NULL ? block : to;
+        struct muster_device_place left;
+        struct muster_device_place right;
         TRY(bring(combination, advance(combination->left, done), block, size, &left));
         TRY(bring(combination, advance(combination->right, done), second, size, &right));
         muster_reduction_combine(combination->reduction, result.at, left.at, right.at,

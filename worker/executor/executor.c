@@ -33,6 +33,7 @@
 #include "collectives/reduce/reduce.h"
 #include "worker/base/status.h"
 #include "worker/executor/executor_device.h"
+#include "worker/executor/executor_ranges.h"
 #include "worker/trace/timeline.h"
 
 static bool is_local(const struct muster_step *step)
@@ -55,6 +56,11 @@ static char *address_of(const struct muster_operation *operation, uint8_t buffer
     return base == NULL ? NULL : base + offset * operation->element_size_bytes;
 }
 
+static bool has_ranges(const struct muster_operation *operation, const struct muster_step *step)
+{
+    return operation->ranges[step->target] != NULL || operation->ranges[step->source] != NULL;
+}
+
 static muster_status run_local_step(const struct muster_operation *operation,
                                     const struct muster_step *step)
 {
@@ -66,7 +72,9 @@ static muster_status run_local_step(const struct muster_operation *operation,
     if (operation->memories[step->target] != NULL || operation->memories[step->source] != NULL) {
         return muster_operation_step_device(operation, step);
     }
-    if (step->kind == MUSTER_STEP_REDUCE) {
+    if (has_ranges(operation, step)) {
+        muster_operation_step_in_ranges(operation, step);
+    } else if (step->kind == MUSTER_STEP_REDUCE) {
         muster_reduction_combine(&operation->launch->reduction, target, target, source,
                                  step->span.count);
     } else if (target != source) {
@@ -112,6 +120,29 @@ static void consume_and_reduce(struct muster_transfer *transfer, uint64_t offset
                              size_bytes / operation->element_size_bytes);
 }
 
+/* A message that ends in the middle of an element would leave one that is neither what it was nor
+ * the result: with this function only whole elements are written. */
+static void consume_and_copy(struct muster_transfer *transfer, uint64_t offset_bytes,
+                             const void *data, size_t size_bytes)
+{
+    memcpy((char *)transfer->data + offset_bytes, data, size_bytes);
+}
+
+static bool is_kept(const struct muster_operation *operation, const struct muster_step *step)
+{
+    return operation->launch->keeps && step->kind != MUSTER_STEP_SEND &&
+           step->target == MUSTER_OUTPUT;
+}
+
+static muster_consume_function consume_of(const struct muster_operation *operation,
+                                          const struct muster_step *step)
+{
+    if (step->kind == MUSTER_STEP_RECV_REDUCE) {
+        return consume_and_reduce;
+    }
+    return is_kept(operation, step) ? consume_and_copy : NULL;
+}
+
 /* Rounds -------------------------------------------------------------------------------------- */
 
 static void when_done(struct muster_transfer *transfer);
@@ -134,7 +165,8 @@ static void prepare_message(struct muster_step_message *message)
         .data = sends ? address_of(operation, step->source, step->span.offset)
                       : address_of(operation, step->target, step->at),
         .size_bytes = step->span.count * operation->element_size_bytes,
-        .consume = step->kind == MUSTER_STEP_RECV_REDUCE ? consume_and_reduce : NULL,
+        .consume = consume_of(operation, step),
+        .checked = is_kept(operation, step),
         .element_size_bytes = (uint32_t)operation->element_size_bytes,
         .priority = launch->priority,
         .done = when_done,
@@ -143,6 +175,8 @@ static void prepare_message(struct muster_step_message *message)
     message->pending = true;
     if (operation->on_device) {
         muster_message_prepare_device(message);
+    } else if (operation->in_ranges) {
+        muster_message_prepare_ranges(message);
     }
 }
 
@@ -261,6 +295,9 @@ static void prepare_operation(struct muster_operation *operation,
     operation->buffers[MUSTER_INPUT] = (char *)launch->in; /* only ever read */
     operation->buffers[MUSTER_OUTPUT] = launch->out;
     operation->buffers[MUSTER_SCRATCH] = launch->scratch;
+    operation->ranges[MUSTER_INPUT] = launch->in_ranges;
+    operation->ranges[MUSTER_OUTPUT] = launch->out_ranges;
+    operation->in_ranges = launch->in_ranges != NULL || launch->out_ranges != NULL;
     operation->memories[MUSTER_INPUT] = launch->in_memory;
     operation->memories[MUSTER_OUTPUT] = launch->out_memory;
     operation->copy_reason[0] = '\0';

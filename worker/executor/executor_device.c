@@ -5,12 +5,12 @@
 
 #include "worker/device/devices.h"
 
-static struct muster_place place_of(const struct muster_operation *operation, uint8_t buffer,
-                                    uint64_t offset)
+static struct muster_device_place place_of(const struct muster_operation *operation, uint8_t buffer,
+                                           uint64_t offset)
 {
     char *base = operation->buffers[buffer];
-    return (struct muster_place){.at = base + offset * operation->element_size_bytes,
-                                 .memory = operation->memories[buffer]};
+    return (struct muster_device_place){.at = base + offset * operation->element_size_bytes,
+                                        .memory = operation->memories[buffer]};
 }
 
 static struct muster_timeline_operation traced(const struct muster_operation *operation)
@@ -20,11 +20,11 @@ static struct muster_timeline_operation traced(const struct muster_operation *op
 }
 
 /* target = left op right; target and left may be the same. At least one is on a device. */
-static muster_status combine(const struct muster_operation *operation, struct muster_place target,
-                             struct muster_place left, struct muster_place right,
-                             uint64_t size_bytes)
+static muster_status combine(const struct muster_operation *operation,
+                             struct muster_device_place target, struct muster_device_place left,
+                             struct muster_device_place right, uint64_t size_bytes)
 {
-    const struct muster_place places[] = {target, left, right};
+    const struct muster_device_place places[] = {target, left, right};
     const struct muster_combination combination = {.reduction = &operation->launch->reduction,
                                                    .target = target,
                                                    .left = left,
@@ -33,7 +33,7 @@ static muster_status combine(const struct muster_operation *operation, struct mu
                                                        size_bytes / operation->element_size_bytes,
                                                    .timeline = operation->timeline,
                                                    .of = traced(operation)};
-    return muster_places_device(places, 3)->combine(&combination);
+    return muster_device_of_places(places, 3)->combine(&combination);
 }
 
 /* Messages ------------------------------------------------------------------------------------ */
@@ -46,14 +46,14 @@ static void consume(struct muster_transfer *transfer, uint64_t offset_bytes, con
     struct muster_step_message *message = transfer->owner;
     struct muster_operation *operation = message->lane->operation;
     const struct muster_step *step = message->step;
-    const struct muster_place arrived = {.at = (char *)data}; /* only read */
-    struct muster_place target = place_of(operation, step->target, step->at);
+    const struct muster_device_place arrived = {.at = (char *)data}; /* only read */
+    struct muster_device_place target = place_of(operation, step->target, step->at);
     muster_status status;
     target.at += offset_bytes;
     if (transfer->to_device) {
         status = target.memory->device->copy(target.memory, target.at, data, size_bytes);
     } else {
-        struct muster_place source = place_of(operation, step->source, step->span.offset);
+        struct muster_device_place source = place_of(operation, step->source, step->span.offset);
         source.at += offset_bytes;
         status = combine(operation, target, source, arrived, size_bytes);
     }
@@ -94,8 +94,8 @@ muster_status muster_message_check_device(const struct muster_step_message *mess
 muster_status muster_operation_step_device(const struct muster_operation *operation,
                                            const struct muster_step *step)
 {
-    struct muster_place target = place_of(operation, step->target, step->at);
-    struct muster_place source = place_of(operation, step->source, step->span.offset);
+    struct muster_device_place target = place_of(operation, step->target, step->at);
+    struct muster_device_place source = place_of(operation, step->source, step->span.offset);
     uint64_t size_bytes = step->span.count * operation->element_size_bytes;
     if (step->kind == MUSTER_STEP_REDUCE) {
         return combine(operation, target, target, source, size_bytes);
@@ -103,8 +103,8 @@ muster_status muster_operation_step_device(const struct muster_operation *operat
     if (target.at == source.at) {
         return MUSTER_OK;
     }
-    const struct muster_place places[] = {target, source};
-    const struct muster_device *device = muster_places_device(places, 2);
+    const struct muster_device_place places[] = {target, source};
+    const struct muster_device *device = muster_device_of_places(places, 2);
     const struct muster_device_memory *memory =
         target.memory != NULL ? target.memory : source.memory;
     int64_t started_ns = muster_timeline_clock(operation->timeline);

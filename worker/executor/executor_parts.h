@@ -43,6 +43,9 @@ struct muster_operation {
     const struct muster_launch *launch;
     struct muster_timeline *timeline; /* the fabric's; or NULL */
     char *buffers[3];                 /* by enum muster_buffer */
+    /* Likewise: the ranges that the buffer consists of, or NULL. */
+    const struct muster_range_list *ranges[3];
+    bool in_ranges; /* one of them is not NULL */
     /* By enum muster_buffer: the allocation of a device that the buffer is in; NULL: memory of the
      * host. on_device: one is not NULL. */
     const struct muster_device_memory *memories[3];

@@ -9,6 +9,8 @@
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
 
+enum { WATCH_MS = 10 };
+
 TAILQ_HEAD(muster_in_flight_list, muster_in_flight);
 
 struct muster_progress_engine {
@@ -19,7 +21,8 @@ struct muster_progress_engine {
     struct muster_in_flight_list queue; /* in the order in which they were started */
     pthread_t thread;
     bool has_thread, stopping;
-    bool awake; /* an operation has something to do; see executor.h */
+    bool watching; /* drives the fabric also while there is no operation */
+    bool awake;    /* an operation has something to do; see executor.h */
 };
 
 /* The engine's thread ----------------------------------------------------------------------------
@@ -178,12 +181,29 @@ static void wait_for_messages(struct muster_progress_engine *engine)
     }
 }
 
-/* Sleeps while there is no operation. False: the engine is to stop. */
+/* Not all the time, so that it neither wakes up for each message of a caller's call nor makes that
+ * caller wait for it. */
+static void watch(struct muster_progress_engine *engine)
+{
+    bool in_time =
+        muster_condition_wait(&engine->changed, &engine->mutex, muster_clock_after_ms(WATCH_MS));
+    if (!in_time && TAILQ_EMPTY(&engine->queue) && !engine->stopping) {
+        muster_mutex_unlock(&engine->mutex);
+        muster_fabric_poll(engine->fabric);
+        muster_mutex_lock(&engine->mutex);
+    }
+}
+
+/* Sleeps or keeps watch while there is no operation. False: the engine is to stop. */
 static bool has_operations(struct muster_progress_engine *engine)
 {
     AUTO_LOCK(&engine->mutex);
     while (TAILQ_EMPTY(&engine->queue) && !engine->stopping) {
-        (void)pthread_cond_wait(&engine->changed, &engine->mutex);
+        if (engine->watching) {
+            watch(engine);
+        } else {
+            (void)pthread_cond_wait(&engine->changed, &engine->mutex);
+        }
     }
     return !TAILQ_EMPTY(&engine->queue);
 }
@@ -214,6 +234,13 @@ static muster_status start_thread_locked(struct muster_progress_engine *engine)
         engine->has_thread = true;
     }
     return MUSTER_OK;
+}
+
+muster_status muster_progress_engine_keep_watch(struct muster_progress_engine *engine)
+{
+    AUTO_LOCK(&engine->mutex);
+    engine->watching = true;
+    return start_thread_locked(engine);
 }
 
 muster_status muster_progress_engine_start(struct muster_progress_engine *engine,

@@ -1,7 +1,8 @@
 /*
  * The progress engine: operations in flight, and the thread that makes them progress while their
  * callers compute or wait. There is one engine for each fabric. Its thread starts with the first
- * operation in flight and sleeps while there is none.
+ * operation in flight and sleeps while there is none; or it keeps watch from the start, so that
+ * what peers tell this member is passed on while its callers compute.
  *
  * An operation in flight belongs to the engine from start until it is done. The engine's thread
  * does its local steps, waits for its messages, and finishes it.
@@ -61,6 +62,11 @@ MUSTER_CHECKED muster_status muster_progress_engine_create(
     struct muster_fabric *fabric, struct muster_progress_engine **ret_engine);
 /* Waits until all operations are done, which is bounded by their limits. Accepts NULL. */
 void muster_progress_engine_destroy(struct muster_progress_engine *engine);
+
+/* From now on the thread drives the fabric every 10 ms when there is no operation. MUSTER_FATAL: no
+ * thread can be started. */
+MUSTER_CHECKED muster_status
+muster_progress_engine_keep_watch(struct muster_progress_engine *engine);
 
 /* Does not block. MUSTER_FATAL: no thread can be started, and the operation is not in flight. */
 MUSTER_CHECKED muster_status muster_progress_engine_start(struct muster_progress_engine *engine,

@@ -7,17 +7,13 @@
 
 #include <utlist.h>
 
-bool muster_key_is_announced(const struct muster_message_key *key)
-{
-    return (key->context & MUSTER_ANNOUNCED_CONTEXT) != 0;
-}
-
 void muster_link_announce(struct muster_link *link, const struct muster_message_key *key,
                           const struct muster_call *call, uint64_t size_bytes)
 {
     const struct muster_fabric *fabric = link->fabric;
+    const struct muster_operation_id operation = muster_key_operation(key);
     if (!muster_key_is_announced(key) || key->generation != fabric->generation ||
-        muster_fabric_stale(fabric, key)) {
+        muster_ended_operations_withdrawn(&fabric->ended, &operation)) {
         return;
     }
     const struct muster_announcement message = {
@@ -94,12 +90,4 @@ bool muster_fabric_refuse_locked(struct muster_fabric *fabric, uint32_t peer,
 {
     struct muster_link *link = fabric->links[peer];
     return link->end != NULL && link->ops->refuse(link, key, reason);
-}
-
-void muster_fabric_open_locked(struct muster_fabric *fabric, uint64_t generation, uint32_t peer)
-{
-    if (generation == fabric->generation && peer < fabric->link_count &&
-        fabric->links[peer] != NULL) {
-        muster_link_open(fabric->links[peer]);
-    }
 }

@@ -17,16 +17,22 @@
  * Only functions that say so block. One exception: where no device can read memory of a device, the
  * function that moves the data waits for a copy by CUDA.
  *
- * May use: worker/base, trace and memory, device/cuda, collectives/call/call.h. May not know:
+ * May use: worker/base, trace and memory, device/cuda, call.h and range_list.h of
+ * collectives/call. May not know:
  * schedules, contexts, sessions.
  */
 #ifndef MUSTER_WORKER_FABRIC_FABRIC_H
 #define MUSTER_WORKER_FABRIC_FABRIC_H
 
 #include "collectives/call/call.h"
+#include "collectives/call/range_list.h"
 #include "worker/base/random.h"
 
 enum {
+    /* Of all that members send each other: frames, hellos, and the records that communicators and
+     * sessions exchange (introduction.h, figures_wire.h, sync_wire.h). A change of any of them is a
+     * new version: members of different versions refuse each other by the hello (wire/hello.h). */
+    MUSTER_WIRE_VERSION = 6,
     MUSTER_ADDRESSES_MAX = 16, /* published by one member */
     MUSTER_PEER_HOST_SIZE = 64,
     MUSTER_ADDRESS_SIZE = 128, /* "tcp://[fe80::1]:65535" and its terminator */
@@ -80,14 +86,21 @@ struct muster_transfer {
     struct muster_message_key key;
     const struct muster_call *call; /* sent with the message, compared by the peer; borrowed */
     enum muster_direction direction;
-    uint32_t peer;       /* global rank in key.generation */
-    void *data;          /* SEND: read from here; RECEIVE: written here, unless consume is set */
+    uint32_t peer; /* global rank in key.generation */
+    void *data;    /* SEND: read from here; RECEIVE: written here, unless consume is set */
+    /* Instead of data: the message lies in these ranges from this byte of theirs on, in more than
+     * one of them; borrowed. NULL: in data. Only memory of the host. */
+    const struct muster_range_list *ranges;
+    uint64_t ranges_at_bytes;
     uint64_t size_bytes; /* the same at both members; a message of 0 bytes is sent, too */
     muster_consume_function consume; /* RECEIVE: is passed the pieces instead of data; or NULL */
-    uint32_t element_size_bytes;     /* pieces are multiples of it; 1 or more */
-    int32_t priority;          /* SEND: segments of a higher one go before those of a lower one */
-    muster_done_function done; /* or NULL */
-    void *owner;               /* the caller's */
+    /* RECEIVE with consume: only pieces that are what was sent. Else a piece may be the memory of a
+     * sender that withdraws it meanwhile; then the message is not delivered. */
+    bool checked;
+    uint32_t element_size_bytes; /* pieces are multiples of it; 1 or more */
+    int32_t priority;            /* SEND: segments of a higher one go before those of a lower one */
+    muster_done_function done;   /* or NULL */
+    void *owner;                 /* the caller's */
     /* SEND: data is memory of a device, of this allocation; borrowed; only for links that read such
      * memory (muster_fabric_reads_devices()). NULL: memory of the host, as RECEIVE always has. */
     const struct muster_device_memory *memory;
@@ -120,6 +133,10 @@ void muster_transports_read_environment(muster_options *options);
 MUSTER_CHECKED muster_status
 muster_transports_parse(const muster_options *options, const char *only,
                         struct muster_transport_settings **ret_settings);
+/* Whether a transport that the settings do not contain has an active device on this machine. Writes
+ * one line that names the device and the option. */
+bool muster_transports_find_unused(const struct muster_transport_settings *settings, char *ret_text,
+                                   size_t size);
 /* Accepts NULL. */
 void muster_transport_settings_destroy(struct muster_transport_settings *settings);
 
@@ -136,6 +153,9 @@ struct muster_fabric_options {
     uint32_t segment_bytes; /* for tests: the largest part of a message that moves at once,
                                MUSTER_SEGMENT_BYTES_MIN or more; 0: the transport's own */
     struct muster_timeline *timeline; /* records the messages; borrowed; or NULL */
+    /* There is no service that would tell the members of a death: a link that is lost revokes the
+     * generation, as by muster_fabric_revoke_for_all(). */
+    bool loss_revokes;
 };
 
 /* Starts listening. MUSTER_INVALID: an address is not numeric or not one of this machine, no port
@@ -188,6 +208,17 @@ MUSTER_CHECKED muster_status muster_fabric_begin_generation(struct muster_fabric
 /* All waits and posts in generations up to this one, now and later, end with MUSTER_REJOIN and this
  * reason. Wakes all waiting threads. */
 void muster_fabric_revoke(struct muster_fabric *fabric, uint64_t generation, const char *reason);
+
+/* The same, and all other members are told: those with an open link to this one, who pass it on to
+ * those with open links to them. What they are told begins with this member's rank. Sent by the
+ * time that this returns, unless a link is congested; then by the next one who waits, or by the
+ * fabric's end. */
+void muster_fabric_revoke_for_all(struct muster_fabric *fabric, uint64_t generation,
+                                  const char *reason);
+
+/* For a thread that keeps watch while no other waits: drives progress as far as that is possible
+ * now, unless another thread does. Does not block. */
+void muster_fabric_poll(struct muster_fabric *fabric);
 
 /* MUSTER_REJOIN: the generation is revoked or over; the text says why. Drives no progress: for
  * callers that have no transfers for a while. */
@@ -298,9 +329,6 @@ bool muster_fabric_refuse_locked(struct muster_fabric *fabric, uint32_t peer,
 
 /* Opens the link to a member, if it has not been opened yet. With the fabric's lock held. */
 void muster_fabric_open_locked(struct muster_fabric *fabric, uint64_t generation, uint32_t peer);
-
-/* Moves what can be moved without waiting, for a caller that waits for nothing. */
-void muster_fabric_poll(struct muster_fabric *fabric);
 
 /* Descriptors ------------------------------------------------------------------------------- */
 

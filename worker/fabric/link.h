@@ -97,6 +97,10 @@ struct muster_transport {
     /* Frees the settings. NULL: there are never any. */
     void (*free_settings)(void *settings);
 
+    /* Where the transport is not used: whether this machine has a device for it that the user may
+     * have forgotten. Writes one line about it. NULL: there is none. */
+    bool (*find_unused)(char *ret_text, size_t size);
+
     /* The transport of one fabric: an object of its own. */
 
     /* Creates the object and begins to accept. *ret_transport stays NULL if there can be no such
@@ -297,6 +301,8 @@ struct muster_fabric {
     struct muster_announcement_listener *listeners;
     uint64_t revoked; /* generations up to this one */
     char revoked_reason[MUSTER_REASON_SIZE];
+    bool loss_revokes; /* see muster_fabric_options */
+    bool telling;      /* frames that tell of a revocation are queued; see revocation.c */
     bool killed;
     bool closing; /* muster_fabric_destroy() has begun: no connection is accepted any more */
     bool lost;    /* a link of this generation has been lost; the first one: */
@@ -399,7 +405,10 @@ void muster_link_check_signature(struct muster_link *link, const struct muster_m
                                  const struct muster_call *call);
 
 /* Whether messages with this key are announced to a listener. */
-bool muster_key_is_announced(const struct muster_message_key *key);
+static inline bool muster_key_is_announced(const struct muster_message_key *key)
+{
+    return (key->context & MUSTER_ANNOUNCED_CONTEXT) != 0;
+}
 
 /* A message with such a key has arrived or been offered, and has no receive: tells the listener,
  * which may post it. Without effect for other keys, and where nobody listens. */
@@ -417,7 +426,22 @@ uint32_t muster_link_segment_bytes(const struct muster_link *link, uint32_t most
  * been withdrawn or aborted. */
 bool muster_fabric_stale(const struct muster_fabric *fabric, const struct muster_message_key *key);
 
+/* Revocations (revocation.c) ------------------------------------------------------------------- */
+
+/* A link of this generation has been lost. */
+void muster_fabric_revoke_after_loss(struct muster_fabric *fabric, const char *reason);
+
+/* What a peer has aborted is not an operation but its whole generation. */
+bool muster_operation_id_is_revocation(const struct muster_operation_id *operation);
+/* A peer has told this member of it: passes it on the first time. */
+void muster_fabric_revoked_by_peer(struct muster_fabric *fabric, uint64_t generation,
+                                   const char *reason);
+
 /* Progress ------------------------------------------------------------------------------------- */
+
+/* Sends the frames of a revocation, as no thread may wait any more: a thread that has no leader
+ * beside it, and is none. */
+void muster_progress_tell(struct muster_fabric *fabric);
 
 /* Wakes the leader. Any thread, with or without locks. */
 void muster_fabric_wake(struct muster_fabric *fabric);

@@ -129,6 +129,14 @@ muster_status muster_fabric_post(struct muster_fabric *fabric, struct muster_tra
     return status;
 }
 
+void muster_fabric_open_locked(struct muster_fabric *fabric, uint64_t generation, uint32_t peer)
+{
+    if (generation == fabric->generation && peer < fabric->link_count &&
+        fabric->links[peer] != NULL) {
+        muster_link_open(fabric->links[peer]);
+    }
+}
+
 bool muster_fabric_reads_devices(struct muster_fabric *fabric, uint64_t generation,
                                  const uint32_t *ranks, size_t count)
 {

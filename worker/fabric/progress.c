@@ -20,7 +20,6 @@
 enum {
     EVENTS_MAX = 64,          /* taken from epoll at a time */
     TURNS_WITHOUT_EVENTS = 8, /* while there is other work; then descriptors are polled */
-    POLL_TURNS = 4,           /* of muster_fabric_poll() */
     RELAXES = 16,             /* between two polls of descriptors */
     SIGNATURES_DELAY_NS =
         50 * 1000 * 1000, /* of a wait, until it sends its signature to the peers */
@@ -481,14 +480,42 @@ static muster_status wait_locked(struct muster_fabric *fabric, struct muster_wai
     }
 }
 
+void muster_progress_tell(struct muster_fabric *fabric)
+{
+    if (fabric->telling && !fabric->leading && !fabric->killed) {
+        fabric->leading = true;
+        fabric->telling = false;
+        muster_progress_turn(fabric, 0);
+        fabric->leading = false;
+    }
+}
+
+static void wake_next_leader(struct muster_fabric *fabric)
+{
+    if (!fabric->leading && fabric->waiters != NULL) {
+        pthread_cond_signal(&fabric->waiters->woken);
+    }
+}
+
+void muster_fabric_poll(struct muster_fabric *fabric)
+{
+    AUTO_LOCK(&fabric->lock);
+    if (!fabric->leading && !fabric->killed) {
+        fabric->leading = true;
+        muster_progress_turn(fabric, 0);
+        fabric->leading = false;
+        muster_progress_tell(fabric);
+        wake_next_leader(fabric);
+    }
+}
+
 static muster_status drive(struct muster_fabric *fabric, struct muster_waiter *waiter,
                            int64_t deadline_ns)
 {
     muster_mutex_lock(&fabric->lock);
     muster_status status = wait_locked(fabric, waiter, deadline_ns);
-    if (!fabric->leading && fabric->waiters != NULL) {
-        pthread_cond_signal(&fabric->waiters->woken);
-    }
+    muster_progress_tell(fabric);
+    wake_next_leader(fabric);
     muster_mutex_unlock(&fabric->lock);
     return status;
 }
@@ -508,20 +535,6 @@ muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
     struct muster_waiter waiter = {
         .finished = finished, .generation = operation->generation, .operation = &id};
     return drive(fabric, &waiter, deadline_ns);
-}
-
-/* Several turns: what a first one receives, the next ones answer. */
-void muster_fabric_poll(struct muster_fabric *fabric)
-{
-    AUTO_LOCK(&fabric->lock);
-    for (int i = 0; i < POLL_TURNS && !fabric->leading; i++) {
-        fabric->leading = true;
-        muster_progress_turn(fabric, 0);
-        fabric->leading = false;
-    }
-    if (!fabric->leading && fabric->waiters != NULL) {
-        pthread_cond_signal(&fabric->waiters->woken);
-    }
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): the built-in function writes it */

@@ -50,6 +50,28 @@ muster_status muster_transports_parse(const muster_options *options, const char 
     return MUSTER_OK;
 }
 
+static bool is_used(const struct muster_transport_settings *settings,
+                    const struct muster_transport *transport)
+{
+    uint32_t row = 0;
+    while (row < settings->count && settings->rows[row].transport != transport) {
+        row++;
+    }
+    return row < settings->count;
+}
+
+bool muster_transports_find_unused(const struct muster_transport_settings *settings, char *ret_text,
+                                   size_t size)
+{
+    for (size_t i = 0; i < TRANSPORTS_COUNT; i++) {
+        if (transports[i]->find_unused != NULL && !is_used(settings, transports[i]) &&
+            transports[i]->find_unused(ret_text, size)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool muster_fabric_address_is_local(const char *address)
 {
     for (size_t i = 0; i < TRANSPORTS_COUNT; i++) {

@@ -135,9 +135,8 @@ static void read_peers(const struct muster_session *session,
     }
 }
 
-/* The ranks and sizes that the user reads at any time. */
-static void store_ranks(struct muster_session *session,
-                        const struct muster_communicator *communicator)
+void muster_session_store_ranks(struct muster_session *session,
+                                const struct muster_communicator *communicator)
 {
     for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
         const struct muster_context *context = communicator->contexts[scope];
@@ -170,7 +169,7 @@ static muster_status create_communicator(struct muster_session *session,
     muster_session_digest_hosts(response, &options.hosts_digest, &options.shape_digest);
     muster_fabric_set_token(session->fabric, response->link_token);
     TRY(muster_communicator_create(&options, ret_communicator));
-    store_ranks(session, *ret_communicator);
+    muster_session_store_ranks(session, *ret_communicator);
     return MUSTER_OK;
 }
 
@@ -196,6 +195,21 @@ static muster_status fill(struct muster_session *session, struct muster_join_res
     AUTO_LOCK(&session->mutex);
     generation->communicator = communicator;
     return MUSTER_OK;
+}
+
+/* One line, in the first generation with several hosts, from one member of each host. */
+static void mention_unused_device(struct muster_session *session,
+                                  const struct muster_join_response *response)
+{
+    char text[512];
+    if (session->mentioned_devices || response->host_count == 1 || session->settings.encrypted) {
+        return;
+    }
+    session->mentioned_devices = true;
+    if (atomic_load(&session->ranks[MUSTER_LOCAL]) == 0 &&
+        muster_transports_find_unused(session->settings.transports, text, sizeof text)) {
+        muster_log(MUSTER_LOG_WARN, "%s", text);
+    }
 }
 
 /* From now on the lease thread watches this generation, and a death in it is noticed. */
@@ -259,6 +273,7 @@ muster_status muster_session_begin_generation(struct muster_session *session,
     muster_status status = fill(session, response);
     if (status == MUSTER_OK) {
         publish(session, response);
+        mention_unused_device(session, response);
         status = prepare(session);
         set_prepared(session, status);
     }

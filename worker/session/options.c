@@ -46,7 +46,7 @@ static void read_environment(muster_options *options)
  * would give it values. */
 _Static_assert(offsetof(muster_options, timeline) + sizeof(char *) == sizeof(muster_options),
                "muster_options ends with padding");
-_Static_assert(offsetof(muster_call_options, unused) + sizeof(int32_t) ==
+_Static_assert(offsetof(muster_call_options, finish_together) + sizeof(int) ==
                    sizeof(muster_call_options),
                "muster_call_options ends with padding");
 
@@ -139,7 +139,8 @@ static muster_status check_algorithm(const char *text)
                                : muster_error_prefix(status, "algorithm (MUSTER_ALGORITHM)");
 }
 
-static muster_status copy_strings(const muster_options *options, struct muster_settings *settings)
+/* Where the service is, and what it is to know. */
+static muster_status copy_service(const muster_options *options, struct muster_settings *settings)
 {
     const char *job = options->job != NULL ? options->job : "default";
     if (options->rendezvous == NULL) {
@@ -155,7 +156,18 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     }
     TRY(muster_option_copy(options->rendezvous, &settings->rendezvous));
     TRY(muster_option_copy(job, &settings->job));
-    TRY(muster_option_copy(options->token != NULL ? options->token : "", &settings->token));
+    return muster_option_copy(options->token != NULL ? options->token : "", &settings->token);
+}
+
+static muster_status copy_no_service(struct muster_settings *settings)
+{
+    TRY(muster_option_copy("", &settings->rendezvous));
+    TRY(muster_option_copy("", &settings->job));
+    return muster_option_copy("", &settings->token);
+}
+
+static muster_status copy_strings(const muster_options *options, struct muster_settings *settings)
+{
     TRY(copy_host(options->host, &settings->host));
     TRY(copy_rack(options->rack, &settings->rack));
     TRY(muster_option_copy(options->timeline, &settings->timeline));
@@ -166,8 +178,8 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     return MUSTER_OK;
 }
 
-muster_status muster_settings_init(const muster_options *options,
-                                   struct muster_settings *ret_settings)
+static muster_status init(const muster_options *options, bool service,
+                          struct muster_settings *ret_settings)
 {
     muster_options complete;
     read_environment(&complete);
@@ -186,8 +198,13 @@ muster_status muster_settings_init(const muster_options *options,
         .measure = complete.measure != 0,
         .tune = complete.tune != 0,
         .reproducible = complete.reproducible != 0,
+        .encrypted = complete.tls_certificate != NULL,
     };
-    muster_status status = copy_strings(&complete, &settings);
+    muster_status status =
+        service ? copy_service(&complete, &settings) : copy_no_service(&settings);
+    if (status == MUSTER_OK) {
+        status = copy_strings(&complete, &settings);
+    }
     if (status == MUSTER_OK) {
         status = muster_transports_parse(&complete, NULL, &settings.transports);
     }
@@ -197,6 +214,18 @@ muster_status muster_settings_init(const muster_options *options,
     }
     *ret_settings = settings;
     return MUSTER_OK;
+}
+
+muster_status muster_settings_init(const muster_options *options,
+                                   struct muster_settings *ret_settings)
+{
+    return init(options, true, ret_settings);
+}
+
+muster_status muster_settings_init_without_service(const muster_options *options,
+                                                   struct muster_settings *ret_settings)
+{
+    return init(options, false, ret_settings);
 }
 
 void muster_settings_finish(struct muster_settings *settings)

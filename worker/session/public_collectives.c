@@ -1,92 +1,13 @@
-/* The public collectives: each becomes a request, which the context of the scope checks. The forms
- * of a collective (blocking, started, persistent) share a function. */
-#include "worker/base/clock.h"
-#include "worker/base/option_parse.h"
+/* The public collectives: each becomes a request, which the context of the scope checks. */
 #include "worker/base/status.h"
-#include "worker/session/failure_handling.h"
-#include "worker/session/operations.h"
-
-/* How a collective is called. */
-enum form_kind {
-    BLOCKS,
-    STARTS,           /* an operation in flight */
-    MAKES_PERSISTENT, /* an operation that can be started again and again */
-};
-
-struct form {
-    enum form_kind kind;
-    const muster_call_options *options;
-    muster_operation *ret_operation;
-};
-
-/* The public functions of a collective, in its three forms. `name` is also the function that all of
- * them call; its last parameter is a struct form. */
-#define LIST(...) , __VA_ARGS__
-#define FORMS(name, PARAMETERS, ARGUMENTS)                                                        \
-    muster_status muster_##name(muster_session *session, muster_scope scope PARAMETERS,           \
-                                const muster_call_options *options)                               \
-    {                                                                                             \
-        return name(session, scope ARGUMENTS, (struct form){.kind = BLOCKS, .options = options}); \
-    }                                                                                             \
-    muster_status muster_##name##_start(muster_session *session, muster_scope scope PARAMETERS,   \
-                                        const muster_call_options *options,                       \
-                                        muster_operation *ret_operation)                          \
-    {                                                                                             \
-        return name(session, scope ARGUMENTS, (struct form){STARTS, options, ret_operation});     \
-    }                                                                                             \
-    muster_status muster_##name##_init(muster_session *session, muster_scope scope PARAMETERS,    \
-                                       const muster_call_options *options,                        \
-                                       muster_operation *ret_operation)                           \
-    {                                                                                             \
-        return name(session, scope ARGUMENTS,                                                     \
-                    (struct form){MAKES_PERSISTENT, options, ret_operation});                     \
-    }
-
-static muster_status run(struct muster_session *session, muster_scope scope,
-                         struct muster_request *request, struct form form)
-{
-    if ((unsigned)scope >= MUSTER_SCOPE_COUNT) {
-        return muster_error_set(MUSTER_INVALID, "%s: scope %d: there is no such scope",
-                                muster_collective_name(request->collective), (int)scope);
-    }
-    const muster_call_options *options = form.options;
-    uint32_t timeout_ms = session->settings.call_timeout_ms;
-    request->reproducible = session->settings.reproducible;
-    if (options != NULL) {
-        muster_call_options complete = {.size = sizeof complete};
-        muster_status status =
-            muster_option_copy_struct("muster_call_options", options, &complete, sizeof complete);
-        if (status != MUSTER_OK) {
-            return muster_error_prefix(status, "%s", muster_collective_name(request->collective));
-        }
-        request->algorithm = complete.algorithm;
-        request->reproducible = request->reproducible || complete.reproducible != 0;
-        request->prescale = complete.prescale;
-        request->postscale = complete.postscale;
-        request->user_function = complete.user_function;
-        request->user_data = complete.user_data;
-        request->priority = complete.priority;
-        timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
-    }
-    request->deadline_ns = muster_clock_after_ms(timeout_ms);
-    if (form.kind == BLOCKS) {
-        return muster_session_run(session, scope, request);
-    }
-    if (form.ret_operation == NULL) {
-        return muster_error_set(MUSTER_INVALID, "%s: ret_operation is NULL",
-                                muster_collective_name(request->collective));
-    }
-    const struct muster_start start = {.request = request,
-                                       .persistent = form.kind == MAKES_PERSISTENT};
-    return muster_session_start(session, scope, &start, form.ret_operation);
-}
+#include "worker/session/public_call.h"
 
 /* The parameters are as many as such functions have in the field.
  * NOLINTBEGIN(readability-function-size) */
 
 static muster_status allreduce(struct muster_session *session, muster_scope scope, const void *in,
                                void *out, size_t count, muster_type type, muster_op op,
-                               struct form form)
+                               struct muster_call_form form)
 {
     struct muster_request request = {.collective = MUSTER_ALLREDUCE,
                                      .in = in,
@@ -94,11 +15,13 @@ static muster_status allreduce(struct muster_session *session, muster_scope scop
                                      .count = count,
                                      .type = type,
                                      .op = op};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(allreduce, LIST(const void *in, void *out, size_t count, muster_type type, muster_op op),
-      LIST(in, out, count, type, op))
+MUSTER_CALL_FORMS(allreduce,
+                  MUSTER_CALL_LIST(const void *in, void *out, size_t count, muster_type type,
+                                   muster_op op),
+                  MUSTER_CALL_LIST(in, out, count, type, op))
 
 static muster_status check_buffers(enum muster_collective collective, const void *list,
                                    size_t buffer_count)
@@ -114,7 +37,7 @@ static muster_status check_buffers(enum muster_collective collective, const void
 /* Of one size each, in both lists. */
 static muster_status reduce_buffers(struct muster_session *session, muster_scope scope,
                                     const struct muster_request *several, size_t buffer_count,
-                                    struct form form)
+                                    struct muster_call_form form)
 {
     TRY(check_buffers(several->collective, several->inputs, buffer_count));
     TRY(check_buffers(several->collective, several->outputs, buffer_count));
@@ -122,13 +45,13 @@ static muster_status reduce_buffers(struct muster_session *session, muster_scope
     request.in = several->inputs[0];
     request.out = several->outputs[0];
     request.buffer_count = (uint32_t)buffer_count;
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
 static muster_status allreduce_buffers(struct muster_session *session, muster_scope scope,
                                        const void *const *ins, void *const *outs,
                                        size_t buffer_count, size_t count, muster_type type,
-                                       muster_op op, struct form form)
+                                       muster_op op, struct muster_call_form form)
 {
     const struct muster_request several = {.collective = MUSTER_ALLREDUCE,
                                            .inputs = ins,
@@ -139,15 +62,15 @@ static muster_status allreduce_buffers(struct muster_session *session, muster_sc
     return reduce_buffers(session, scope, &several, buffer_count, form);
 }
 
-FORMS(allreduce_buffers,
-      LIST(const void *const *ins, void *const *outs, size_t buffer_count, size_t count,
-           muster_type type, muster_op op),
-      LIST(ins, outs, buffer_count, count, type, op))
+MUSTER_CALL_FORMS(allreduce_buffers,
+                  MUSTER_CALL_LIST(const void *const *ins, void *const *outs, size_t buffer_count,
+                                   size_t count, muster_type type, muster_op op),
+                  MUSTER_CALL_LIST(ins, outs, buffer_count, count, type, op))
 
 static muster_status reduce_scatter_buffers(struct muster_session *session, muster_scope scope,
                                             const void *const *ins, void *const *outs,
                                             size_t buffer_count, size_t count, muster_type type,
-                                            muster_op op, struct form form)
+                                            muster_op op, struct muster_call_form form)
 {
     const struct muster_request several = {.collective = MUSTER_REDUCE_SCATTER,
                                            .inputs = ins,
@@ -158,14 +81,15 @@ static muster_status reduce_scatter_buffers(struct muster_session *session, must
     return reduce_buffers(session, scope, &several, buffer_count, form);
 }
 
-FORMS(reduce_scatter_buffers,
-      LIST(const void *const *ins, void *const *outs, size_t buffer_count, size_t count,
-           muster_type type, muster_op op),
-      LIST(ins, outs, buffer_count, count, type, op))
+MUSTER_CALL_FORMS(reduce_scatter_buffers,
+                  MUSTER_CALL_LIST(const void *const *ins, void *const *outs, size_t buffer_count,
+                                   size_t count, muster_type type, muster_op op),
+                  MUSTER_CALL_LIST(ins, outs, buffer_count, count, type, op))
 
 static muster_status broadcast_buffers(struct muster_session *session, muster_scope scope,
                                        void *const *buffers, size_t buffer_count, size_t count,
-                                       muster_type type, uint32_t root, struct form form)
+                                       muster_type type, uint32_t root,
+                                       struct muster_call_form form)
 {
     TRY(check_buffers(MUSTER_BROADCAST, buffers, buffer_count));
     struct muster_request request = {.collective = MUSTER_BROADCAST,
@@ -176,17 +100,17 @@ static muster_status broadcast_buffers(struct muster_session *session, muster_sc
                                      .count = count,
                                      .type = type,
                                      .root = root};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(broadcast_buffers,
-      LIST(void *const *buffers, size_t buffer_count, size_t count, muster_type type,
-           uint32_t root),
-      LIST(buffers, buffer_count, count, type, root))
+MUSTER_CALL_FORMS(broadcast_buffers,
+                  MUSTER_CALL_LIST(void *const *buffers, size_t buffer_count, size_t count,
+                                   muster_type type, uint32_t root),
+                  MUSTER_CALL_LIST(buffers, buffer_count, count, type, root))
 
 static muster_status reduce(struct muster_session *session, muster_scope scope, const void *in,
                             void *out, size_t count, muster_type type, muster_op op, uint32_t root,
-                            struct form form)
+                            struct muster_call_form form)
 {
     struct muster_request request = {.collective = MUSTER_REDUCE,
                                      .in = in,
@@ -195,16 +119,17 @@ static muster_status reduce(struct muster_session *session, muster_scope scope, 
                                      .type = type,
                                      .op = op,
                                      .root = root};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(reduce,
-      LIST(const void *in, void *out, size_t count, muster_type type, muster_op op, uint32_t root),
-      LIST(in, out, count, type, op, root))
+MUSTER_CALL_FORMS(reduce,
+                  MUSTER_CALL_LIST(const void *in, void *out, size_t count, muster_type type,
+                                   muster_op op, uint32_t root),
+                  MUSTER_CALL_LIST(in, out, count, type, op, root))
 
 static muster_status reduce_scatter(struct muster_session *session, muster_scope scope,
                                     const void *in, void *out, size_t count, muster_type type,
-                                    muster_op op, struct form form)
+                                    muster_op op, struct muster_call_form form)
 {
     struct muster_request request = {.collective = MUSTER_REDUCE_SCATTER,
                                      .in = in,
@@ -212,15 +137,17 @@ static muster_status reduce_scatter(struct muster_session *session, muster_scope
                                      .count = count,
                                      .type = type,
                                      .op = op};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(reduce_scatter, LIST(const void *in, void *out, size_t count, muster_type type, muster_op op),
-      LIST(in, out, count, type, op))
+MUSTER_CALL_FORMS(reduce_scatter,
+                  MUSTER_CALL_LIST(const void *in, void *out, size_t count, muster_type type,
+                                   muster_op op),
+                  MUSTER_CALL_LIST(in, out, count, type, op))
 
 static muster_status reduce_scatterv(struct muster_session *session, muster_scope scope,
                                      const void *in, void *out, const size_t *counts,
-                                     muster_type type, muster_op op, struct form form)
+                                     muster_type type, muster_op op, struct muster_call_form form)
 {
     if (counts == NULL) { /* to a request that means equal blocks */
         return muster_error_set(MUSTER_INVALID, "reduce_scatterv: counts is NULL");
@@ -231,38 +158,44 @@ static muster_status reduce_scatterv(struct muster_session *session, muster_scop
                                      .in_counts = counts,
                                      .type = type,
                                      .op = op};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(reduce_scatterv,
-      LIST(const void *in, void *out, const size_t *counts, muster_type type, muster_op op),
-      LIST(in, out, counts, type, op))
+MUSTER_CALL_FORMS(reduce_scatterv,
+                  MUSTER_CALL_LIST(const void *in, void *out, const size_t *counts,
+                                   muster_type type, muster_op op),
+                  MUSTER_CALL_LIST(in, out, counts, type, op))
 
 static muster_status allgather(struct muster_session *session, muster_scope scope, const void *in,
-                               void *out, size_t count, muster_type type, struct form form)
+                               void *out, size_t count, muster_type type,
+                               struct muster_call_form form)
 {
     struct muster_request request = {
         .collective = MUSTER_ALLGATHER, .in = in, .out = out, .count = count, .type = type};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(allgather, LIST(const void *in, void *out, size_t count, muster_type type),
-      LIST(in, out, count, type))
+MUSTER_CALL_FORMS(allgather,
+                  MUSTER_CALL_LIST(const void *in, void *out, size_t count, muster_type type),
+                  MUSTER_CALL_LIST(in, out, count, type))
 
 static muster_status allgatherv(struct muster_session *session, muster_scope scope, const void *in,
-                                void *out, const size_t *counts, muster_type type, struct form form)
+                                void *out, const size_t *counts, muster_type type,
+                                struct muster_call_form form)
 {
     struct muster_request request = {
         .collective = MUSTER_ALLGATHERV, .in = in, .out = out, .out_counts = counts, .type = type};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(allgatherv, LIST(const void *in, void *out, const size_t *counts, muster_type type),
-      LIST(in, out, counts, type))
+MUSTER_CALL_FORMS(allgatherv,
+                  MUSTER_CALL_LIST(const void *in, void *out, const size_t *counts,
+                                   muster_type type),
+                  MUSTER_CALL_LIST(in, out, counts, type))
 
 static muster_status gather(struct muster_session *session, muster_scope scope, const void *in,
                             void *out, size_t count, muster_type type, uint32_t root,
-                            struct form form)
+                            struct muster_call_form form)
 {
     struct muster_request request = {.collective = MUSTER_GATHER,
                                      .in = in,
@@ -270,15 +203,17 @@ static muster_status gather(struct muster_session *session, muster_scope scope, 
                                      .count = count,
                                      .type = type,
                                      .root = root};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(gather, LIST(const void *in, void *out, size_t count, muster_type type, uint32_t root),
-      LIST(in, out, count, type, root))
+MUSTER_CALL_FORMS(gather,
+                  MUSTER_CALL_LIST(const void *in, void *out, size_t count, muster_type type,
+                                   uint32_t root),
+                  MUSTER_CALL_LIST(in, out, count, type, root))
 
 static muster_status gatherv(struct muster_session *session, muster_scope scope, const void *in,
                              void *out, const size_t *counts, muster_type type, uint32_t root,
-                             struct form form)
+                             struct muster_call_form form)
 {
     struct muster_request request = {.collective = MUSTER_GATHERV,
                                      .in = in,
@@ -286,16 +221,17 @@ static muster_status gatherv(struct muster_session *session, muster_scope scope,
                                      .out_counts = counts,
                                      .type = type,
                                      .root = root};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(gatherv,
-      LIST(const void *in, void *out, const size_t *counts, muster_type type, uint32_t root),
-      LIST(in, out, counts, type, root))
+MUSTER_CALL_FORMS(gatherv,
+                  MUSTER_CALL_LIST(const void *in, void *out, const size_t *counts,
+                                   muster_type type, uint32_t root),
+                  MUSTER_CALL_LIST(in, out, counts, type, root))
 
 static muster_status scatter(struct muster_session *session, muster_scope scope, const void *in,
                              void *out, size_t count, muster_type type, uint32_t root,
-                             struct form form)
+                             struct muster_call_form form)
 {
     struct muster_request request = {.collective = MUSTER_SCATTER,
                                      .in = in,
@@ -303,14 +239,17 @@ static muster_status scatter(struct muster_session *session, muster_scope scope,
                                      .count = count,
                                      .type = type,
                                      .root = root};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(scatter, LIST(const void *in, void *out, size_t count, muster_type type, uint32_t root),
-      LIST(in, out, count, type, root))
+MUSTER_CALL_FORMS(scatter,
+                  MUSTER_CALL_LIST(const void *in, void *out, size_t count, muster_type type,
+                                   uint32_t root),
+                  MUSTER_CALL_LIST(in, out, count, type, root))
 
 static muster_status broadcast(struct muster_session *session, muster_scope scope, void *data,
-                               size_t count, muster_type type, uint32_t root, struct form form)
+                               size_t count, muster_type type, uint32_t root,
+                               struct muster_call_form form)
 {
     struct muster_request request = {.collective = MUSTER_BROADCAST,
                                      .in = data,
@@ -318,26 +257,29 @@ static muster_status broadcast(struct muster_session *session, muster_scope scop
                                      .count = count,
                                      .type = type,
                                      .root = root};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(broadcast, LIST(void *data, size_t count, muster_type type, uint32_t root),
-      LIST(data, count, type, root))
+MUSTER_CALL_FORMS(broadcast,
+                  MUSTER_CALL_LIST(void *data, size_t count, muster_type type, uint32_t root),
+                  MUSTER_CALL_LIST(data, count, type, root))
 
 static muster_status alltoall(struct muster_session *session, muster_scope scope, const void *in,
-                              void *out, size_t count, muster_type type, struct form form)
+                              void *out, size_t count, muster_type type,
+                              struct muster_call_form form)
 {
     struct muster_request request = {
         .collective = MUSTER_ALLTOALL, .in = in, .out = out, .count = count, .type = type};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(alltoall, LIST(const void *in, void *out, size_t count, muster_type type),
-      LIST(in, out, count, type))
+MUSTER_CALL_FORMS(alltoall,
+                  MUSTER_CALL_LIST(const void *in, void *out, size_t count, muster_type type),
+                  MUSTER_CALL_LIST(in, out, count, type))
 
 static muster_status alltoallv(struct muster_session *session, muster_scope scope, const void *in,
                                const size_t *in_counts, void *out, const size_t *out_counts,
-                               muster_type type, struct form form)
+                               muster_type type, struct muster_call_form form)
 {
     struct muster_request request = {.collective = MUSTER_ALLTOALLV,
                                      .in = in,
@@ -345,20 +287,21 @@ static muster_status alltoallv(struct muster_session *session, muster_scope scop
                                      .in_counts = in_counts,
                                      .out_counts = out_counts,
                                      .type = type};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(alltoallv,
-      LIST(const void *in, const size_t *in_counts, void *out, const size_t *out_counts,
-           muster_type type),
-      LIST(in, in_counts, out, out_counts, type))
+MUSTER_CALL_FORMS(alltoallv,
+                  MUSTER_CALL_LIST(const void *in, const size_t *in_counts, void *out,
+                                   const size_t *out_counts, muster_type type),
+                  MUSTER_CALL_LIST(in, in_counts, out, out_counts, type))
 
-static muster_status barrier(struct muster_session *session, muster_scope scope, struct form form)
+static muster_status barrier(struct muster_session *session, muster_scope scope,
+                             struct muster_call_form form)
 {
     struct muster_request request = {.collective = MUSTER_BARRIER, .type = MUSTER_UINT8};
-    return run(session, scope, &request, form);
+    return muster_session_call(session, scope, &request, form);
 }
 
-FORMS(barrier, , )
+MUSTER_CALL_FORMS(barrier, , )
 
 /* NOLINTEND(readability-function-size) */

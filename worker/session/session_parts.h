@@ -48,6 +48,7 @@ struct muster_session {
     struct muster_client *lease_client;  /* the lease thread's */
     pthread_t lease_thread;
     bool lease_thread_started;
+    bool without_service; /* opened by muster_open_with(): no client, no lease thread */
     bool sigterm_held;
     unsigned sigterm_count_at_open; /* signals before muster_open() do not concern this session */
 
@@ -57,6 +58,7 @@ struct muster_session {
     struct muster_figures figures; /* algorithms are chosen by these; written with rejoin_mutex
                                       held, or by a commit that holds the generation */
     bool has_formed;               /* some generation has formed; under rejoin_mutex */
+    bool mentioned_devices;        /* those that are not used; under rejoin_mutex */
     pthread_mutex_t client_mutex;
     struct muster_state state;
 

@@ -21,8 +21,12 @@
  *
  * The first message of a round is reduced as it arrives, the others wait in scratch. Where parts
  * are large, so that bandwidth matters more than latency, each message has a round of its own and
- * all are reduced as they arrive. Each part is reduced at one rank and then copied, so all ranks
- * end with the same bits.
+ * all are reduced as they arrive. In each of these rounds the members are paired by a permutation,
+ * so every link is full in both directions and carries one message. Exchanges with all partners at
+ * once send as many bytes over each link, and several senders then compete for each receiver: they
+ * were slower between hosts and no faster within one (tests/bench/FIGURES_bcube.md). On the way
+ * back nothing is reduced, and all partners exchange at once. Each part is reduced at one rank and
+ * then copied, so all ranks end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/hierarchical/exchange.h"

@@ -17,6 +17,7 @@ struct sum {
     muster_type type;
     muster_op op;
     double prescale, postscale;
+    uint32_t factors_set;
     uint32_t buffers;
     bool in_place;
     double value; /* buffer b of rank r holds (r + 1) times this, plus b */
@@ -87,6 +88,7 @@ static void run_sum(struct group_member *member, void *argument)
                                      .user_function = add,
                                      .prescale = sum->prescale,
                                      .postscale = sum->postscale,
+                                     .factors_set = sum->factors_set,
                                      .buffer_count = sum->buffers,
                                      .inputs = inputs,
                                      .outputs = outputs,
@@ -143,6 +145,29 @@ static void every_type_of_number_is_scaled_before_and_after(void **state)
             each[i].value = 4;
         }
         run_sums(each, 6);
+    }
+}
+
+static void a_factor_of_0_is_a_factor_where_it_is_set(void **state)
+{
+    (void)state;
+    const struct sum sums[] = {
+        {.op = MUSTER_SUM, .factors_set = MUSTER_PRESCALE_SET},
+        {.op = MUSTER_AVERAGE, .postscale = 3, .factors_set = MUSTER_PRESCALE_SET},
+        {.op = MUSTER_MAX, .prescale = 2, .factors_set = MUSTER_POSTSCALE_SET},
+        {.op = MUSTER_SUM, .postscale = 0.5, .factors_set = MUSTER_POSTSCALE_SET, .wanted = 12},
+        {.op = MUSTER_SUM, .wanted = 24}, /* 0 that is not set */
+    };
+    static const muster_type types[] = {MUSTER_FLOAT32, MUSTER_INT16, MUSTER_BFLOAT16};
+    for (size_t type = 0; type < 3; type++) {
+        struct sum each[5];
+        for (size_t i = 0; i < 5; i++) {
+            each[i] = sums[i];
+            each[i].collective = i % 2 == 0 ? MUSTER_ALLREDUCE : MUSTER_REDUCE_SCATTER;
+            each[i].type = types[type];
+            each[i].value = 4;
+        }
+        run_sums(each, 5);
     }
 }
 
@@ -228,6 +253,60 @@ static void a_broadcast_reaches_all_buffers_of_all_members(void **state)
     group_finish(&group);
 }
 
+/* Rank r has r + 1 buffers, all of whose elements are r + 1. */
+static void reduce_other_numbers(struct group_member *member, void *argument)
+{
+    enum muster_collective collective = *(const enum muster_collective *)argument;
+    struct memory *memory = &memories[member->rank];
+    const void *inputs[BUFFERS];
+    void *outputs[BUFFERS];
+    uint32_t buffers = 1 + member->rank;
+    for (uint32_t b = 0; b < buffers; b++) {
+        inputs[b] = memory->in[b];
+        outputs[b] = memory->out[b];
+        for (size_t i = 0; i < (size_t)COUNT * RANKS; i++) {
+            muster_type_store(memory->in[b], i, MUSTER_INT32, 1 + member->rank);
+        }
+    }
+    const struct muster_request request = {.collective = collective,
+                                           .in = inputs[0],
+                                           .out = outputs[0],
+                                           .count = COUNT,
+                                           .type = MUSTER_INT32,
+                                           .op = MUSTER_SUM,
+                                           .buffer_count = buffers,
+                                           .inputs = inputs,
+                                           .outputs = outputs,
+                                           .deadline_ns = group_deadline()};
+    if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+        return;
+    }
+    for (uint32_t b = 0; b < buffers; b++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            double got = muster_type_load(outputs[b], i, MUSTER_INT32);
+            if (got != 1 + 4 + 9) {
+                group_fail(member, "element %zu of buffer %u is %g", i, b, got);
+                return;
+            }
+        }
+    }
+}
+
+static void members_may_have_other_numbers_of_buffers(void **state)
+{
+    static const enum group_transport transports[] = {GROUP_INPROC, GROUP_TCP, GROUP_MEMORY};
+    (void)state;
+    for (size_t t = 0; t < 3; t++) {
+        struct group group;
+        enum muster_collective collectives[] = {MUSTER_ALLREDUCE, MUSTER_REDUCE_SCATTER};
+        group_start_flat(&group, transports[t], RANKS);
+        group_each(&group, reduce_other_numbers, &collectives[0]);
+        group_each(&group, reduce_other_numbers, &collectives[1]);
+        group_finish(&group);
+    }
+}
+
 /* Refusals ------------------------------------------------------------------------------------ */
 
 static void assert_refused(struct group *group, struct muster_request request, const char *word)
@@ -257,6 +336,14 @@ static void factors_that_cannot_be_applied_are_refused(void **state)
     struct muster_request request = good_request();
     request.prescale = 1.0 / 0.0;
     assert_refused(&group, request, "prescale inf: must be finite");
+    request.prescale = -0.0 / 0.0;
+    assert_refused(&group, request, "nan: must be finite");
+    request = good_request();
+    request.factors_set = 5;
+    assert_refused(&group, request, "factors_set 5: there are two factors");
+    request.factors_set = MUSTER_POSTSCALE_SET;
+    request.op = MUSTER_BITWISE_XOR;
+    assert_refused(&group, request, "postscale 0: not for bitwise_xor of int32");
     request = good_request();
     request.postscale = 2;
     request.op = MUSTER_BITWISE_XOR;
@@ -314,9 +401,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_of_number_is_scaled_before_and_after),
+        cmocka_unit_test(a_factor_of_0_is_a_factor_where_it_is_set),
         cmocka_unit_test(integers_are_truncated_at_the_end_of_each_step),
         cmocka_unit_test(all_buffers_of_all_members_are_reduced),
         cmocka_unit_test(a_broadcast_reaches_all_buffers_of_all_members),
+        cmocka_unit_test(members_may_have_other_numbers_of_buffers),
         cmocka_unit_test(factors_that_cannot_be_applied_are_refused),
         cmocka_unit_test(buffers_that_overlap_are_refused),
     };

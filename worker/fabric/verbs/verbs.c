@@ -3,6 +3,7 @@
 
 #include "worker/base/cleanup.h"
 #include "worker/base/log.h"
+#include "worker/fabric/verbs/verbs_unused.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -340,6 +341,7 @@ const struct muster_transport muster_verbs_transport = {
     .read_environment = muster_verbs_read_environment,
     .parse = muster_verbs_parse,
     .free_settings = muster_verbs_free_settings,
+    .find_unused = muster_verbs_find_unused,
     MUSTER_COMMON_LINK_OPERATIONS,
     .start = verbs_start,
     .stop = verbs_stop,

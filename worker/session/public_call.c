@@ -1,0 +1,50 @@
+/* From a request of a public collective to the context of its scope: options, deadline, form. */
+#include "worker/session/public_call.h"
+
+#include "worker/base/clock.h"
+#include "worker/base/option_parse.h"
+#include "worker/base/status.h"
+#include "worker/session/failure_handling.h"
+#include "worker/session/operations.h"
+
+muster_status muster_session_call(struct muster_session *session, muster_scope scope,
+                                  struct muster_request *request, struct muster_call_form form)
+{
+    if ((unsigned)scope >= MUSTER_SCOPE_COUNT) {
+        return muster_error_set(MUSTER_INVALID, "%s: scope %d: there is no such scope",
+                                muster_collective_name(request->collective), (int)scope);
+    }
+    const muster_call_options *options = form.options;
+    uint32_t timeout_ms = session->settings.call_timeout_ms;
+    request->reproducible = session->settings.reproducible;
+    if (options != NULL) {
+        muster_call_options complete = {.size = sizeof complete};
+        muster_status status =
+            muster_option_copy_struct("muster_call_options", options, &complete, sizeof complete);
+        if (status != MUSTER_OK) {
+            return muster_error_prefix(status, "%s", muster_collective_name(request->collective));
+        }
+        request->algorithm = complete.algorithm;
+        request->reproducible = request->reproducible || complete.reproducible != 0;
+        request->prescale = complete.prescale;
+        request->postscale = complete.postscale;
+        request->factors_set = complete.factors_set;
+        request->user_function = complete.user_function;
+        request->user_data = complete.user_data;
+        request->priority = complete.priority;
+        request->keep_input = complete.keep_input != 0;
+        request->finish_together = complete.finish_together != 0;
+        timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
+    }
+    request->deadline_ns = muster_clock_after_ms(timeout_ms);
+    if (form.kind == MUSTER_CALL_BLOCKS) {
+        return muster_session_run(session, scope, request);
+    }
+    if (form.ret_operation == NULL) {
+        return muster_error_set(MUSTER_INVALID, "%s: ret_operation is NULL",
+                                muster_collective_name(request->collective));
+    }
+    const struct muster_start start = {.request = request,
+                                       .persistent = form.kind == MUSTER_CALL_MAKES_PERSISTENT};
+    return muster_session_start(session, scope, &start, form.ret_operation);
+}
