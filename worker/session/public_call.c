@@ -44,6 +44,7 @@ muster_status muster_session_call(struct muster_session *session, muster_scope s
         return muster_error_set(MUSTER_INVALID, "%s: ret_operation is NULL",
                                 muster_collective_name(request->collective));
     }
-    return muster_session_start(session, scope, request, form.kind == MUSTER_CALL_MAKES_PERSISTENT,
-                                form.ret_operation);
+    const struct muster_start start = {.request = request,
+                                       .persistent = form.kind == MUSTER_CALL_MAKES_PERSISTENT};
+    return muster_session_start(session, scope, &start, form.ret_operation);
 }
