@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "worker/base/clock.h"
-#include "worker/base/status.h"
+#include "worker/base/thread.h"
 #include "worker/communicator/scope_group.h"
 #include "worker/executor/progress_engine.h"
 
@@ -50,6 +50,7 @@ static muster_status fill(struct muster_communicator *communicator,
         .contribution_numbers = calloc(ranks, sizeof *communicator->contribution_numbers),
         .next_context = MUSTER_SCOPE_COUNT,
     };
+    muster_mutex_init(&communicator->figures_mutex);
     muster_figures_init(&communicator->figures);
     if (communicator->contribution_numbers == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for %u members", ranks);
@@ -94,20 +95,32 @@ void muster_communicator_destroy(struct muster_communicator *communicator)
     }
     muster_progress_engine_destroy(communicator->engine);
     muster_topology_finish(&communicator->topology);
+    (void)pthread_mutex_destroy(&communicator->figures_mutex);
     free(communicator->contribution_numbers);
     free(communicator);
 }
 
-muster_status muster_communicator_create_context(const struct muster_communicator *communicator,
+void muster_communicator_copy_model(struct muster_communicator *communicator,
+                                    struct muster_cost_model *ret_model, bool *ret_autotunes)
+{
+    AUTO_LOCK(&communicator->figures_mutex);
+    *ret_model = communicator->figures.model;
+    *ret_autotunes = communicator->autotunes;
+}
+
+muster_status muster_communicator_create_context(struct muster_communicator *communicator,
                                                  const char *name, uint32_t number,
                                                  const uint32_t *ranks, uint32_t count,
                                                  struct muster_context **ret_context)
 {
+    struct muster_cost_model model;
+    bool unused;
     struct muster_topology topology = {0};
     uint32_t rank = 0;
     while (rank < count && ranks[rank] != communicator->rank) {
         rank++;
     }
+    muster_communicator_copy_model(communicator, &model, &unused);
     TRY(muster_topology_init_some(&communicator->topology, ranks, count, &topology));
     const struct muster_context_options options = {
         .fabric = communicator->fabric,
@@ -118,7 +131,7 @@ muster_status muster_communicator_create_context(const struct muster_communicato
         .topology = &topology,
         .ranks = ranks,
         .rank = rank,
-        .model = &communicator->figures.model,
+        .model = &model,
     };
     muster_status status = muster_context_create(&options, ret_context);
     muster_topology_finish(&topology);
@@ -126,6 +139,14 @@ muster_status muster_communicator_create_context(const struct muster_communicato
 }
 
 /* Exchanges before the first collective -------------------------------------------------------- */
+
+static void adopt(struct muster_communicator *communicator, const struct muster_figures *figures,
+                  bool autotunes)
+{
+    AUTO_LOCK(&communicator->figures_mutex);
+    communicator->figures = *figures;
+    communicator->autotunes = autotunes;
+}
 
 muster_status muster_communicator_agree_figures(struct muster_communicator *communicator,
                                                 struct muster_figures_choice *choice,
@@ -143,14 +164,12 @@ muster_status muster_communicator_agree_figures(struct muster_communicator *comm
     };
     communicator->next_context += MUSTER_FIGURES_CONTEXTS;
     communicator->figures_outdated = false;
-    communicator->autotunes = false;
-    if (communicator->topology.ranks == 1) {
-        communicator->figures = choice->figures; /* there is nobody to agree with */
+    if (communicator->topology.ranks == 1) { /* there is nobody to agree with */
+        adopt(communicator, &choice->figures, false);
         return MUSTER_OK;
     }
     TRY(muster_figures_agree(&group, choice, ret_suspect));
-    communicator->figures = choice->figures;
-    communicator->autotunes = choice->autotune;
+    adopt(communicator, &choice->figures, choice->autotune);
     communicator->figures_outdated = choice->outdated;
     return MUSTER_OK;
 }
