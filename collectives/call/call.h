@@ -8,6 +8,8 @@
 enum {
     MUSTER_CALL_ORDERED = 1, /* reproducible: reduced in the reduction order (shape.h) */
     MUSTER_CALL_TUNED = 2,   /* an autotune run is measuring such calls */
+    MUSTER_CALL_SET = 4, /* creates a process set: `root` is how many members it has, and `count`
+                            MUSTER_CALL_LISTED with a checksum of their ranks */
 };
 
 /* What all members of a context must agree on for one operation; sent in every frame. */
