@@ -10,6 +10,7 @@
 #include "worker/base/thread.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
+#include "worker/session/scopes.h"
 
 enum { SLOTS_MAX = 1 << 20, SLOTS_FIRST = 64 };
 
@@ -133,9 +134,10 @@ static muster_status start_held(struct muster_session *session, muster_scope sco
                                 const struct muster_request *request,
                                 muster_operation *ret_operation)
 {
-    struct muster_context *context = session->generation.communicator->contexts[scope];
+    struct muster_context *context = NULL;
     struct muster_started_call *call = NULL;
     uint32_t index = 0;
+    TRY(muster_session_context(session, scope, &context));
     TRY(reserve_slot(&index));
     muster_status status = muster_context_start(context, request, &call);
     AUTO_LOCK(&table.mutex);

@@ -26,10 +26,6 @@ static struct form start_of(const muster_call_options *options, muster_operation
 static muster_status run(struct muster_session *session, muster_scope scope,
                          struct muster_request *request, struct form form)
 {
-    if ((unsigned)scope >= MUSTER_SCOPE_COUNT) {
-        return muster_error_set(MUSTER_INVALID, "%s: scope %d: there is no such scope",
-                                muster_collective_name(request->collective), (int)scope);
-    }
     const muster_call_options *options = form.options;
     uint32_t timeout_ms = session->settings.call_timeout_ms;
     request->reproducible = session->settings.reproducible;
