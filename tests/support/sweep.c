@@ -262,7 +262,12 @@ void sweep_shape(const struct sweep_shape *shape, const struct sweep *sweep)
 {
     struct job job = {.sweep = sweep};
     struct group group;
-    group_start(&group, transports[sweep->place], shape->hosts, shape->host_sizes, NULL);
+    if (sweep->callers != NULL) {
+        group_start_shuffled(&group, transports[sweep->place], shape->hosts, shape->host_sizes,
+                             sweep->callers, NULL);
+    } else {
+        group_start(&group, transports[sweep->place], shape->hosts, shape->host_sizes, NULL);
+    }
     memcpy(job.calls, calls_made, sizeof job.calls);
     group_each(&group, sweep_member, &job);
     group_finish(&group);

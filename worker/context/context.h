@@ -33,13 +33,15 @@ struct muster_context_options {
     const char *name;                       /* "global", for errors; copied */
     const struct muster_topology *topology; /* of this group; copied */
     const uint32_t *ranks;                  /* [topology->ranks] their global ranks; copied */
-    uint32_t rank;                          /* this member's rank in the group */
-    const struct muster_cost_model *model;  /* same on all members; copied */
-    const char *algorithm;                  /* as algorithm_override.h parses it; where it
-                                               does not fit, and if NULL: chosen by cost */
+    uint32_t rank;                          /* this member's rank in the topology */
+    const uint32_t *callers; /* [topology->ranks] the rank by which callers know each of them; in
+                                calls, results and texts only these occur; NULL: the same; copied */
+    const struct muster_cost_model *model; /* same on all members; copied */
+    const char *algorithm;                 /* as algorithm_override.h parses it; where it
+                                              does not fit, and if NULL: chosen by cost */
     const uint32_t *member_orders; /* [topology->ranks] each member's `order` (muster.h), by which
-                                       reproducible sums are ordered; ranks break ties; NULL: by
-                                       rank; copied */
+                                       reproducible sums are ordered; callers' ranks break ties;
+                                       NULL: by caller's rank; copied */
 };
 
 MUSTER_CHECKED muster_status muster_context_create(const struct muster_context_options *options,
@@ -62,7 +64,8 @@ void muster_context_tune(struct muster_context *context, const struct muster_tun
 /* What autotuning has found; *ret_list is unchanged in a context without autotuning. */
 void muster_context_tuned(struct muster_context *context, struct muster_tuned_list *ret_list);
 
-/* Sets up memory that the ranks share, if they are all on one host and it is possible: then
+/* Sets up memory that the ranks share, if they are all on one host, their callers number them as
+ * the topology does, and it is possible: then
  * algorithms that use it are chosen where they are the fastest. If it is not possible, nothing
  * changes, and that is MUSTER_OK. Once, before other threads use the context. Collective, with the
  * statuses of muster_context_run(). */

@@ -3,6 +3,7 @@
  *
  *   context.c               members and turns; queries about the context
  *   find_operation.c        from a request to its operation, cached or new
+ *   caller_order.c          ranks as the callers number them, where hosts are mixed
  *   algorithm_choice.c      which algorithm, where none is named
  *   cached_operations.c     the cache
  *   launch.c                runs an operation on the buffers of a request
@@ -24,6 +25,7 @@
 #include "worker/base/status.h"
 #include "worker/context/algorithm_choice.h"
 #include "worker/context/cached_operations.h"
+#include "worker/context/caller_order.h"
 #include "worker/context/context.h"
 #include "worker/context/gpu_staging.h"
 #include "worker/context/shared_memory_launch.h"
@@ -33,10 +35,12 @@ struct muster_context {
     struct muster_fabric *fabric; /* borrowed */
     uint64_t generation;
     uint32_t number;
-    uint32_t rank;
+    uint32_t rank; /* this member's, as the callers number them */
     char *name;
-    uint32_t *ranks;
-    uint32_t *reduction_order; /* [ranks] ranks by their members' `order`: of reproducible sums */
+    uint32_t *ranks;           /* global ranks, in the order of the topology */
+    uint32_t *reduction_order; /* [ranks] ranks of the topology by their members' `order`: of
+                                  reproducible sums */
+    struct muster_caller_order order;
     struct muster_topology topology;
     struct muster_choices choices;
     atomic_uint_fast64_t progress;

@@ -49,17 +49,20 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
     const struct muster_shape *shape = &cached->launch.shape;
     bool ordered = (cached->launch.call.flags & MUSTER_CALL_ORDERED) != 0;
     bool in_place = (cached->key->flags & MUSTER_KEY_IN_PLACE) != 0;
-    return (struct muster_plan){.collective = shape->collective,
-                                .topology = &context->topology,
-                                .rank = shape->rank,
-                                .root = shape->root,
-                                .count = shape->count,
-                                .input_bounds = shape->input_bounds,
-                                .output_bounds = shape->output_bounds,
-                                .reduction_order = ordered ? context->reduction_order : NULL,
-                                .in_place = in_place,
-                                .memory =
-                                    context->shared.memory != NULL ? &context->shared.reach : NULL};
+    struct muster_plan plan = {
+        .collective = shape->collective,
+        .topology = &context->topology,
+        .rank = shape->rank,
+        .root = shape->root,
+        .count = shape->count,
+        .input_bounds = shape->input_bounds,
+        .output_bounds = shape->output_bounds,
+        .reduction_order = ordered ? context->reduction_order : NULL,
+        .in_place = in_place,
+        .memory = context->shared.memory != NULL ? &context->shared.reach : NULL,
+    };
+    muster_caller_order_plan(&context->order, &cached->order_of_blocks, &plan);
+    return plan;
 }
 
 /* Making -------------------------------------------------------------------------------------- */
@@ -70,7 +73,7 @@ static muster_status schedule_operation(const struct muster_context *context,
                                         struct muster_cached_operation *made)
 {
     struct muster_schedule schedule;
-    TRY(muster_schedule_generate(made->algorithm, plan, &schedule));
+    TRY(muster_caller_order_schedule(made->algorithm, plan, &made->order_of_blocks, &schedule));
     made->step_count = schedule.step_count;
     if (__builtin_mul_overflow(schedule.scratch_count, made->element_size_bytes,
                                &made->scratch_bytes)) {
@@ -78,13 +81,13 @@ static muster_status schedule_operation(const struct muster_context *context,
         return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
                                 muster_collective_name(plan->collective));
     }
-    return muster_operation_create(context->fabric, &schedule, context->ranks, &made->operation);
+    const uint32_t *peers = muster_caller_order_peers(&context->order, plan, context->ranks);
+    return muster_operation_create(context->fabric, &schedule, peers, &made->operation);
 }
 
-/* made holds its key and its launch. */
-static muster_status make_operation(struct muster_context *context,
-                                    struct muster_cached_operation *made,
-                                    struct muster_cached_operation **ret_cached)
+/* made holds its key, its launch and the order of its blocks. */
+static muster_status choose_and_schedule(struct muster_context *context,
+                                         struct muster_cached_operation *made)
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
     const struct muster_plan plan = muster_context_plan(context, made);
@@ -95,7 +98,21 @@ static muster_status make_operation(struct muster_context *context,
     if (!muster_algorithm_uses_memory(made->algorithm) ||
         !muster_memory_choose(&plan, made->element_size_bytes, &context->choices.model,
                               &made->method, &unused_us)) {
-        TRY(schedule_operation(context, &plan, made));
+        return schedule_operation(context, &plan, made);
+    }
+    return MUSTER_OK;
+}
+
+/* made holds its key and its launch. */
+static muster_status make_operation(struct muster_context *context,
+                                    struct muster_cached_operation *made,
+                                    struct muster_cached_operation **ret_cached)
+{
+    TRY(muster_operation_order_init(&context->order, &made->launch.shape, &made->order_of_blocks));
+    muster_status status = choose_and_schedule(context, made);
+    if (status != MUSTER_OK) {
+        muster_operation_order_finish(&made->order_of_blocks);
+        return status;
     }
     return muster_operation_cache_add(&context->cache, context->key, made, ret_cached);
 }

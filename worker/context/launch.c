@@ -120,10 +120,11 @@ static muster_status launch_with(struct muster_context *context,
     int64_t started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
     struct muster_launch launch = prepare(context, request, cached, flags);
     uint64_t scratch_bytes = aligned(cached->scratch_bytes);
-    TRY(reserve_scratch(context, scratch_bytes + muster_local_scratch_bytes(request, &launch)));
+    TRY(reserve_scratch(context, scratch_bytes + muster_local_scratch_bytes(
+                                                     request, &cached->order_of_blocks, &launch)));
     launch.scratch = context->scratch;
-    launch.in = muster_local_begin(request, &launch, (char *)context->scratch + scratch_bytes);
-    launch.out = request->out;
+    muster_local_begin(request, &cached->order_of_blocks, (char *)context->scratch + scratch_bytes,
+                       &launch);
     if (direct != NULL) {
         const struct muster_gpu_pair *pair = &direct->pairs[0];
         launch.in_gpu = pair->in_on_gpu ? &pair->in_memory : NULL;
@@ -132,8 +133,9 @@ static muster_status launch_with(struct muster_context *context,
     launch.sequence = ++context->sequence;
     muster_status status = run(context, cached, &launch, ret_suspect);
     if (status == MUSTER_OK) {
-        status = launch.out_gpu != NULL ? muster_gpu_call_finish(&launch, &context->staging)
-                                        : muster_local_end(request, &launch);
+        status = launch.out_gpu != NULL
+                     ? muster_gpu_call_finish(&launch, &context->staging)
+                     : muster_local_end(request, &cached->order_of_blocks, &launch);
     }
     if (status != MUSTER_OK) {
         return fail(context, &launch, status);
@@ -145,7 +147,8 @@ static muster_status launch_with(struct muster_context *context,
 
 /* Memory of a GPU ------------------------------------------------------------------------------ */
 
-/* One input that needs no scaling, over links that read memory of a GPU. */
+/* One input that needs no scaling and no copy in another order, over links that read memory of a
+ * GPU. */
 static bool may_be_direct(const struct muster_context *context,
                           const struct muster_request *request,
                           const struct muster_cached_operation *cached)
@@ -153,6 +156,7 @@ static bool may_be_direct(const struct muster_context *context,
     bool scales = request->prescale != 0 && request->prescale != 1;
     return cached->operation != NULL && context->shared.memory == NULL &&
            request->buffer_count == 0 && !scales &&
+           !muster_operation_order_copies(&cached->order_of_blocks) &&
            muster_operation_reads_gpu(cached->operation, context->generation);
 }
 

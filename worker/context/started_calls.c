@@ -23,6 +23,7 @@ struct muster_started_call {
     struct muster_context *context;
     struct muster_request_key *key; /* owned */
     struct muster_operation *operation;
+    struct muster_operation_order order_of_blocks;
     struct muster_launch base; /* the part that all launches share */
     uint64_t schedule_scratch_bytes;
     void *scratch;
@@ -49,6 +50,7 @@ static size_t key_bytes(const struct muster_request_key *key)
 static void free_call(struct muster_started_call *call)
 {
     muster_operation_destroy(call->operation);
+    muster_operation_order_finish(&call->order_of_blocks);
     free(call->scratch);
     free(call->inputs);
     free(call->outputs);
@@ -78,15 +80,17 @@ static struct muster_plan plan_of(const struct muster_context *context,
 {
     const struct muster_shape *shape = &call->base.shape;
     bool ordered = (call->base.call.flags & MUSTER_CALL_ORDERED) != 0;
-    return (struct muster_plan){.collective = shape->collective,
-                                .topology = &context->topology,
-                                .rank = shape->rank,
-                                .root = shape->root,
-                                .count = shape->count,
-                                .input_bounds = shape->input_bounds,
-                                .output_bounds = shape->output_bounds,
-                                .reduction_order = ordered ? context->reduction_order : NULL,
-                                .in_place = (call->key->flags & MUSTER_KEY_IN_PLACE) != 0};
+    struct muster_plan plan = {.collective = shape->collective,
+                               .topology = &context->topology,
+                               .rank = shape->rank,
+                               .root = shape->root,
+                               .count = shape->count,
+                               .input_bounds = shape->input_bounds,
+                               .output_bounds = shape->output_bounds,
+                               .reduction_order = ordered ? context->reduction_order : NULL,
+                               .in_place = (call->key->flags & MUSTER_KEY_IN_PLACE) != 0};
+    muster_caller_order_plan(&context->order, &call->order_of_blocks, &plan);
+    return plan;
 }
 
 /* call holds its key. */
@@ -94,6 +98,7 @@ static muster_status make_operation(struct muster_context *context,
                                     struct muster_started_call *call, size_t element_size_bytes)
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
+    TRY(muster_operation_order_init(&context->order, &call->base.shape, &call->order_of_blocks));
     const struct muster_plan plan = plan_of(context, call);
     struct muster_schedule schedule;
     size_t algorithm = call->key->algorithm;
@@ -102,14 +107,15 @@ static muster_status make_operation(struct muster_context *context,
     }
     TRY(muster_plan_check(algorithm, &plan));
     call->base.call.algorithm = (uint32_t)algorithm;
-    TRY(muster_schedule_generate(algorithm, &plan, &schedule));
+    TRY(muster_caller_order_schedule(algorithm, &plan, &call->order_of_blocks, &schedule));
     if (__builtin_mul_overflow(schedule.scratch_count, element_size_bytes,
                                &call->schedule_scratch_bytes)) {
         muster_schedule_finish(&schedule);
         return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
                                 muster_collective_name(plan.collective));
     }
-    return muster_operation_create(context->fabric, &schedule, context->ranks, &call->operation);
+    const uint32_t *peers = muster_caller_order_peers(&context->order, &plan, context->ranks);
+    return muster_operation_create(context->fabric, &schedule, peers, &call->operation);
 }
 
 static muster_status fill_call(struct muster_context *context, const struct muster_request *request,
@@ -214,10 +220,11 @@ static muster_status prepare(struct muster_started_call *call)
         launch->call.prescale = launch->reduction.prescale;
         launch->call.postscale = launch->reduction.postscale;
     }
-    TRY(reserve_scratch(call, scratch_bytes + muster_local_scratch_bytes(request, launch)));
+    TRY(reserve_scratch(
+        call, scratch_bytes + muster_local_scratch_bytes(request, &call->order_of_blocks, launch)));
     launch->scratch = call->scratch;
-    launch->in = muster_local_begin(request, launch, (char *)call->scratch + scratch_bytes);
-    launch->out = request->out;
+    muster_local_begin(request, &call->order_of_blocks, (char *)call->scratch + scratch_bytes,
+                       launch);
     return MUSTER_OK;
 }
 
@@ -229,7 +236,7 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
     struct muster_context *context = call->context;
     const struct muster_launch *launch = &in_flight->launch;
     if (status == MUSTER_OK) {
-        status = muster_local_end(&call->request, launch);
+        status = muster_local_end(&call->request, &call->order_of_blocks, launch);
     }
     if (status == MUSTER_OK) {
         atomic_fetch_add(&context->progress, 1);

@@ -95,7 +95,10 @@ muster_status muster_session_scope_members(struct muster_session *session, muste
         return members_of_set(session, scope, ret_members, ret_count);
     }
     TRY(muster_scope_group_init(&communicator->topology, communicator->contribution_numbers,
-                                communicator->rank, scope, &group));
+                                communicator->topology_ranks[communicator->rank], scope, &group));
+    for (uint32_t i = 0; i < group.topology.ranks; i++) { /* the caller's order, as contexts have */
+        group.ranks[i] = scope == MUSTER_GLOBAL ? i : communicator->callers[group.ranks[i]];
+    }
     *ret_members = TAKE(group.ranks);
     *ret_count = group.topology.ranks;
     muster_scope_group_finish(&group);
