@@ -81,6 +81,10 @@ static muster_status fill(struct muster_communicator *communicator,
     muster_mutex_init(&communicator->figures_mutex);
     muster_figures_init(&communicator->figures);
     TRY(fill_ranks(communicator, options));
+    if (options->algorithm != NULL &&
+        (communicator->algorithm = strdup(options->algorithm)) == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for a communicator");
+    }
     TRY(muster_topology_init_copy(options->topology, &communicator->topology));
     TRY(muster_progress_engine_create(options->fabric, &communicator->engine));
     TRY(muster_fabric_begin_generation(options->fabric, options->generation, options->peers,
@@ -119,6 +123,7 @@ void muster_communicator_destroy(struct muster_communicator *communicator)
     muster_topology_finish(&communicator->topology);
     (void)pthread_mutex_destroy(&communicator->figures_mutex);
     free(communicator->contribution_numbers);
+    free(communicator->algorithm);
     free(communicator->callers);
     free(communicator->topology_ranks);
     free(communicator);
@@ -176,16 +181,18 @@ muster_status muster_communicator_create_context(struct muster_communicator *com
     struct muster_cost_model model;
     bool unused;
     struct muster_topology topology = {0};
-    AUTO_FREE uint32_t *room = calloc((size_t)count + 1, 4 * sizeof *room);
+    AUTO_FREE uint32_t *room = calloc((size_t)count + 1, 5 * sizeof *room);
     if (room == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for a context of %u ranks", count);
     }
     uint32_t *callers = room;
     uint32_t *members = room + count;
-    TRY(order_members(communicator, ranks, count, room + 2 * (size_t)count, callers, &topology));
+    uint32_t *orders = room + 2 * (size_t)count;
+    TRY(order_members(communicator, ranks, count, room + 3 * (size_t)count, callers, &topology));
     uint32_t rank = count;
     for (uint32_t i = 0; i < count; i++) {
         members[i] = ranks[callers[i]];
+        orders[i] = communicator->contribution_numbers[communicator->topology_ranks[members[i]]];
         rank = members[i] == communicator->rank ? i : rank;
     }
     muster_communicator_copy_model(communicator, &model, &unused);
@@ -200,6 +207,8 @@ muster_status muster_communicator_create_context(struct muster_communicator *com
         .rank = rank,
         .callers = callers,
         .model = &model,
+        .algorithm = communicator->algorithm,
+        .member_orders = orders,
     };
     muster_status status = muster_context_create(&options, ret_context);
     muster_topology_finish(&topology);
