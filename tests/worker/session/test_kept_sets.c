@@ -269,10 +269,12 @@ struct plain_set {
 /* One of the threads of a member, with sets of its own. */
 struct set_user {
     struct crew_member *member;
+    uint32_t thread; /* its number */
     struct plain_set sets[SETS];
     uint64_t random;  /* the same on all members */
     uint32_t dies_at; /* step */
     bool over;        /* its generation */
+    char why[256];    /* the first error then */
     char failure[256];
 };
 
@@ -291,6 +293,7 @@ static bool passes(struct set_user *user, const char *what, muster_status status
 {
     if (status == MUSTER_REJOIN || status == MUSTER_ENDED) {
         user->over = true;
+        (void)snprintf(user->why, sizeof user->why, "%s: %.200s", what, muster_last_error());
     } else if (status != MUSTER_OK) {
         user_failed(user, what, status);
     }
@@ -320,8 +323,7 @@ static void create_random(struct set_user *user, uint32_t number, uint32_t step)
 {
     struct plain_set *set = &user->sets[number];
     draw_members(user, set);
-    (void)snprintf(set->name, sizeof set->name, "t%u.%u.%u", (unsigned)(user->random % 1000),
-                   number, step);
+    (void)snprintf(set->name, sizeof set->name, "t%u.%u.%u", user->thread, number, step);
     if (set->rank < set->count) {
         (void)passes(user, "create",
                      muster_process_set(user->member->session, set->name, set->members, set->count,
@@ -447,7 +449,8 @@ static void *use_random_sets(void *argument)
 static void begin_user(struct crew_member *member, uint32_t thread, uint64_t random)
 {
     struct set_user *user = &set_users[member->index][thread];
-    *user = (struct set_user){.member = member, .random = random, .dies_at = UINT32_MAX};
+    *user = (struct set_user){
+        .member = member, .thread = thread, .random = random, .dies_at = UINT32_MAX};
     for (uint32_t i = 0; i < SETS; i++) {
         struct plain_set *set = &user->sets[i];
         if (i == 0 && thread == 0) {
@@ -526,10 +529,16 @@ static void use_two_generations(struct crew_member *member)
         MEMBER_CHECK(member, !dies || die(member));
         return;
     }
-    MEMBER_CHECK(member, move_on(member));
+    bool over = set_users[member->index][0].over || set_users[member->index][1].over;
+    MEMBER_CHECK(member, over ? muster_rejoin(member->session) == MUSTER_OK : move_on(member));
     use_kept_sets(member);
     use_a_generation(member, seed + 77, false);
-    MEMBER_CHECK(member, !set_users[member->index][0].over && !set_users[member->index][1].over);
+    for (uint32_t i = 0; i < THREADS; i++) {
+        if (set_users[member->index][i].over) {
+            crew_fail(member, __FILE__, __LINE__, set_users[member->index][i].why);
+            return;
+        }
+    }
     MEMBER_OK(member, muster_barrier(member->session, MUSTER_GLOBAL, NULL));
 }
 
