@@ -51,7 +51,7 @@ struct muster_communicator {
     uint32_t rank;            /* this member's global rank */
     uint32_t hosts_digest, shape_digest;
     uint32_t timeout_ms;
-    char *algorithm; /* of its contexts; or NULL */
+    char *algorithm;                /* of its contexts; or NULL */
     uint32_t *contribution_numbers; /* [topology.ranks] in the order of the topology */
     struct muster_context *contexts[MUSTER_SCOPE_COUNT];
     uint32_t next_context;         /* the next free context number; the same on all members */
@@ -97,8 +97,8 @@ void muster_communicator_copy_model(struct muster_communicator *communicator,
                                     struct muster_cost_model *ret_model, bool *ret_autotunes);
 
 /* A context of some members: ranks[i], a global rank, is known as rank i in it; this member is
- * among them. All of them create it with the same number. The caller's; to be destroyed before the communicator. MUSTER_INVALID: a rank that
- * does not exist or stands there twice. */
+ * among them. All of them create it with the same number. The caller's; to be destroyed before the
+ * communicator. MUSTER_INVALID: a rank that does not exist or stands there twice. */
 MUSTER_CHECKED muster_status muster_communicator_create_context(
     struct muster_communicator *communicator, const char *name, uint32_t number,
     const uint32_t *ranks, uint32_t count, struct muster_context **ret_context);

@@ -129,7 +129,7 @@ int main(int argc, char **argv)
 {
     struct model model = {0};
     muster_session *session = NULL;
-    steps = argc > 1 ? atoi(argv[1]) : steps;
+    steps = argc > 1 ? strtol(argv[1], NULL, 10) : steps;
     muster_status status = muster_open(NULL, &session);
     if (status == MUSTER_OK) {
         status = muster_register(session, "model", &model, sizeof model);

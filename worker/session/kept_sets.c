@@ -224,6 +224,7 @@ static muster_status keep(struct keeping *keeping)
     return confirm(keeping);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): written through the record */
 muster_status muster_session_keep_sets(struct muster_session *session, uint32_t *ret_suspect)
 {
     struct muster_session_sets *sets = &session->sets;

@@ -355,30 +355,33 @@ muster_status muster_process_sets_find(const struct muster_process_sets *sets, c
     return MUSTER_OK;
 }
 
-/* The slot of a set that is HELD or LOST. */
-static muster_status find_scope(const struct muster_process_sets *sets, muster_scope scope,
-                                struct muster_process_set **ret_set)
+/* The set of a number, HELD or LOST; NULL: there is none, which is an error with a text. */
+static struct muster_process_set *find_scope(const struct muster_process_sets *sets,
+                                             muster_scope scope)
 {
-    if ((int32_t)scope < MUSTER_SET_SCOPE_FIRST) {
-        return muster_error_set(MUSTER_INVALID, "scope %d: there is no such scope", (int)scope);
-    }
     uint32_t slot = (uint32_t)scope & (MUSTER_SETS_MAX - 1);
-    struct muster_process_set *set = slot < sets->slot_count ? &sets->slots[slot] : NULL;
-    if (set == NULL || set->stage < MUSTER_SET_HELD || scope_of(sets, slot) != scope) {
-        return muster_error_set(MUSTER_INVALID,
-                                "scope %d: there is no such process set: it was freed, or never "
-                                "created here",
-                                (int)scope);
+    if ((int32_t)scope < MUSTER_SET_SCOPE_FIRST) {
+        (void)muster_error_set(MUSTER_INVALID, "scope %d: there is no such scope", (int)scope);
+        return NULL;
     }
-    *ret_set = set;
-    return MUSTER_OK;
+    if (slot >= sets->slot_count || sets->slots[slot].stage < MUSTER_SET_HELD ||
+        scope_of(sets, slot) != scope) {
+        (void)muster_error_set(MUSTER_INVALID,
+                               "scope %d: there is no such process set: it was freed, or never "
+                               "created here",
+                               (int)scope);
+        return NULL;
+    }
+    return &sets->slots[slot];
 }
 
 muster_status muster_process_sets_get(const struct muster_process_sets *sets, muster_scope scope,
                                       struct muster_process_set **ret_set)
 {
-    struct muster_process_set *set = NULL;
-    TRY(find_scope(sets, scope, &set));
+    struct muster_process_set *set = find_scope(sets, scope);
+    if (set == NULL) {
+        return MUSTER_INVALID;
+    }
     if (set->stage == MUSTER_SET_LOST) {
         return lost(set);
     }
@@ -389,8 +392,10 @@ muster_status muster_process_sets_get(const struct muster_process_sets *sets, mu
 muster_status muster_process_sets_free(struct muster_process_sets *sets, muster_scope scope,
                                        struct muster_context **ret_context)
 {
-    struct muster_process_set *set = NULL;
-    TRY(find_scope(sets, scope, &set));
+    struct muster_process_set *set = find_scope(sets, scope);
+    if (set == NULL) {
+        return MUSTER_INVALID;
+    }
     if (set->creating) {
         return muster_error_set(MUSTER_INVALID,
                                 "process set %s cannot be freed: another thread is creating it "

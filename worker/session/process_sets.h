@@ -51,21 +51,21 @@ enum muster_set_stage {
 };
 
 struct muster_process_set {
-    enum muster_set_stage stage;
     char name[MUSTER_SET_NAME_SIZE];
+    enum muster_set_stage stage;
     uint32_t serial;    /* of its scope number, from 1; 0: it never had one */
-    bool creating;      /* between begin and end of a creation */
     uint32_t creations; /* begun in this generation */
-    uint32_t *listed;   /* owned [listed_count] what the name stands for in this generation; NULL:
-                           it was not created in it */
     uint32_t listed_count;
+    uint32_t *listed; /* owned [listed_count] what the name stands for in this generation; NULL: it
+                         was not created in it */
     uint32_t reserved[MUSTER_SET_CANDIDATES]; /* numbers, while it is being created; 0: not it */
     /* Of a HELD one: */
-    uint32_t *members; /* owned [count] global ranks, in the order of the set */
-    uint32_t count;
-    uint32_t rank;                  /* this process's among them */
-    uint32_t number;                /* of its context; 0 in a new generation, until it is known */
+    uint32_t *members;              /* owned [count] global ranks, in the order of the set */
     struct muster_context *context; /* the caller's; or NULL */
+    uint32_t count;
+    uint32_t rank;   /* this process's among them */
+    uint32_t number; /* of its context; 0 in a new generation, until it is known */
+    bool creating;   /* in any stage: between begin and end of a creation */
 };
 
 struct muster_process_sets {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/algorithms/algorithm.h"
 #include "tests/support/group.h"
 #include "worker/base/clock.h"
 #include "worker/communicator/process_set.h"
@@ -435,6 +436,46 @@ static void test_the_figures_of_the_first_member_count(void **state)
     group_finish(&group);
 }
 
+/* The algorithm that was named for all contexts is that of sets, too. */
+static void expect_algorithm(struct group_member *member, void *argument)
+{
+    static const uint32_t members[] = {1, 0, 2};
+    const struct set set = {"set", members, 3, ALL_FREE};
+    static float buffer[1000]; /* only asked about */
+    const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                           .in = buffer,
+                                           .out = buffer,
+                                           .count = 1000,
+                                           .type = MUSTER_FLOAT32,
+                                           .op = MUSTER_SUM};
+    struct muster_context *context = NULL;
+    char name[MUSTER_ALGORITHM_NAME_SIZE] = "";
+    size_t algorithm = 0;
+    uint32_t candidate = 0;
+    uint32_t suspect = 0;
+    (void)argument;
+    if (create(member, &set, &candidate, &context, &suspect) != MUSTER_OK ||
+        muster_context_algorithm(context, &request, &algorithm) != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+    } else {
+        muster_algorithm_print(algorithm, name, sizeof name);
+    }
+    if (strcmp(name, "ring_whole") != 0) {
+        group_fail(member, "algorithm %s", name);
+    }
+    muster_context_destroy(context);
+}
+
+static void test_sets_follow_the_named_algorithm(void **state)
+{
+    (void)state;
+    static const uint32_t hosts[] = {3};
+    struct group group;
+    group_start(&group, GROUP_INPROC, 1, hosts, "allreduce=ring_whole");
+    group_each(&group, expect_algorithm, NULL);
+    group_finish(&group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,6 +487,7 @@ int main(void)
         cmocka_unit_test(test_a_member_that_does_not_come_is_named_at_the_deadline),
         cmocka_unit_test(test_a_set_gets_a_number_that_is_free_at_all_members),
         cmocka_unit_test(test_the_figures_of_the_first_member_count),
+        cmocka_unit_test(test_sets_follow_the_named_algorithm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
