@@ -73,6 +73,10 @@ MUSTER_CHECKED muster_status muster_context_share_memory(struct muster_context *
                                                          int64_t deadline_ns,
                                                          uint32_t *ret_suspect);
 
+/* True if no call is in flight: none was started, or all have been ended, or have finished after
+ * they were detached. Any thread. */
+bool muster_context_is_idle(struct muster_context *context);
+
 /* Operations finished since the context was created: the progress counter. Any thread. */
 uint64_t muster_context_progress(const struct muster_context *context);
 

@@ -479,6 +479,16 @@ void muster_started_call_detach(struct muster_started_call *call)
     call->detached = true;
 }
 
+bool muster_context_is_idle(struct muster_context *context)
+{
+    struct muster_started_calls *calls = &context->started;
+    AUTO_LOCK(&calls->mutex);
+    if (!TAILQ_EMPTY(&calls->active)) {
+        release_detached_locked(calls);
+    }
+    return TAILQ_EMPTY(&calls->active);
+}
+
 /* Beginning and end ------------------------------------------------------------------------------
  */
 

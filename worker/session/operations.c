@@ -11,6 +11,7 @@
 #include "worker/base/thread.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
+#include "worker/session/scopes.h"
 
 enum { SLOTS_MAX = 1 << 20, SLOTS_FIRST = 64 };
 
@@ -169,9 +170,10 @@ static muster_status start_call(struct muster_context *context, const struct mus
 static muster_status make_held(struct muster_session *session, muster_scope scope,
                                const struct muster_start *start, muster_operation *ret_operation)
 {
-    struct muster_context *context = session->generation.communicator->contexts[scope];
+    struct muster_context *context = NULL;
     struct muster_started_call *call = NULL;
     uint32_t index = 0;
+    TRY(muster_session_context(session, scope, &context));
     TRY(reserve_slot(&index));
     muster_status status = start_call(context, start, &call);
     AUTO_LOCK(&table.mutex);

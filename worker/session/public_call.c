@@ -10,10 +10,6 @@
 muster_status muster_session_call(struct muster_session *session, muster_scope scope,
                                   struct muster_request *request, struct muster_call_form form)
 {
-    if ((unsigned)scope >= MUSTER_SCOPE_COUNT) {
-        return muster_error_set(MUSTER_INVALID, "%s: scope %d: there is no such scope",
-                                muster_collective_name(request->collective), (int)scope);
-    }
     const muster_call_options *options = form.options;
     uint32_t timeout_ms = session->settings.call_timeout_ms;
     request->reproducible = session->settings.reproducible;

@@ -6,22 +6,14 @@
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/operations.h"
+#include "worker/session/scopes.h"
 
-static muster_status check_scope(const char *name, muster_scope scope)
-{
-    return (unsigned)scope < MUSTER_SCOPE_COUNT
-               ? MUSTER_OK
-               : muster_error_set(MUSTER_INVALID, "%s: scope %d: there is no such scope", name,
-                                  (int)scope);
-}
-
-/* Checks the scope, and fills in the deadline. */
-static muster_status prepare(const struct muster_session *session, muster_scope scope,
+/* Fills in the deadline and the priority. */
+static muster_status prepare(const struct muster_session *session,
                              const muster_call_options *options, struct muster_message_call *what)
 {
     const char *name = what->direction == MUSTER_SEND ? "send" : "receive";
     uint32_t timeout_ms = session->settings.call_timeout_ms;
-    TRY(check_scope(name, scope));
     if (options != NULL) {
         muster_call_options complete = {.size = sizeof complete};
         muster_status status =
@@ -40,11 +32,15 @@ static muster_status run(struct muster_session *session, muster_scope scope,
                          const muster_call_options *options, struct muster_message_call *what)
 {
     uint32_t suspect = UINT32_MAX;
-    TRY(prepare(session, scope, options, what));
+    struct muster_context *context = NULL;
+    TRY(prepare(session, options, what));
     TRY(muster_session_hold_generation(session));
     uint64_t generation = session->generation.number;
-    muster_status status =
-        muster_context_message(session->generation.communicator->contexts[scope], what, &suspect);
+    muster_status status = muster_session_context(session, scope, &context);
+    status = status == MUSTER_OK
+                 ? muster_context_message(context, what, &suspect)
+                 : muster_error_prefix(status, "%s",
+                                       what->direction == MUSTER_SEND ? "send" : "receive");
     muster_session_release_generation(session);
     return muster_session_handle_result(session, generation, status, suspect);
 }
@@ -53,7 +49,7 @@ static muster_status start(struct muster_session *session, muster_scope scope,
                            const muster_call_options *options, struct muster_message_call *what,
                            muster_operation *ret_operation)
 {
-    TRY(prepare(session, scope, options, what));
+    TRY(prepare(session, options, what));
     if (ret_operation == NULL) {
         return muster_error_set(MUSTER_INVALID, "%s: ret_operation is NULL",
                                 what->direction == MUSTER_SEND ? "send" : "receive");
@@ -118,15 +114,16 @@ muster_status muster_probe(muster_session *session, muster_scope scope, uint32_t
 {
     bool found = false;
     muster_message message = {.count = 0};
-    TRY(check_scope("probe", scope));
+    struct muster_context *context = NULL;
     if (ret_found == NULL || ret_message == NULL) {
         return muster_error_set(MUSTER_INVALID, "probe: %s is NULL",
                                 ret_found == NULL ? "ret_found" : "ret_message");
     }
     TRY(muster_session_hold_generation(session));
     uint64_t generation = session->generation.number;
-    muster_status status = muster_context_probe(session->generation.communicator->contexts[scope],
-                                                from, tag, &found, &message);
+    muster_status status = muster_session_context(session, scope, &context);
+    status = status == MUSTER_OK ? muster_context_probe(context, from, tag, &found, &message)
+                                 : muster_error_prefix(status, "probe");
     muster_session_release_generation(session);
     TRY(muster_session_handle_result(session, generation, status, UINT32_MAX));
     *ret_found = found ? 1 : 0;
