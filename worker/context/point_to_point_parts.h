@@ -39,7 +39,7 @@ struct muster_point_to_point {
     uint32_t ended_count; /* peers that have ended */
     uint32_t lost_rank;   /* the first one that has not said goodbye; UINT32_MAX: none */
     uint64_t own_bytes;   /* of copies */
-    TAILQ_HEAD(, muster_message_request) pending;
+    TAILQ_HEAD(muster_pending_messages, muster_message_request) pending;
     muster_status broken; /* why nothing can be sent or received any more; MUSTER_OK: it can */
     char broken_text[MUSTER_ERROR_MAX];
 };

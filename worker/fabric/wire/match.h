@@ -141,10 +141,11 @@ struct muster_outgoing {
 static inline struct muster_place muster_outgoing_place(const struct muster_outgoing *outgoing,
                                                         uint64_t offset_bytes)
 {
-    return outgoing->ranges == NULL
-               ? (struct muster_place){.base = (char *)outgoing->data + offset_bytes}
-               : (struct muster_place){.ranges = outgoing->ranges,
-                                       .at_bytes = outgoing->ranges_at_bytes + offset_bytes};
+    if (outgoing->ranges == NULL) {
+        return (struct muster_place){.base = (char *)outgoing->data + offset_bytes};
+    }
+    return (struct muster_place){.ranges = outgoing->ranges,
+                                 .at_bytes = outgoing->ranges_at_bytes + offset_bytes};
 }
 
 /* Copies the payload. */
