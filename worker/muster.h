@@ -101,6 +101,16 @@ typedef enum muster_op {
 typedef void (*muster_user_function)(void *out, const void *left, const void *right, size_t count,
                                      muster_type type, void *user_data);
 
+/* How float32 elements travel between members. Fewer bits take less time on a slow network, and
+ * each encoding loses some precision. See muster_call_options. */
+typedef enum muster_compression {
+    MUSTER_COMPRESSION_DEFAULT = 0, /* what the session's option says */
+    MUSTER_COMPRESSION_NONE = 1,
+    MUSTER_COMPRESSION_BFLOAT16 = 2,
+    MUSTER_COMPRESSION_FLOAT16 = 3, /* beyond 65,504 is infinity */
+    MUSTER_COMPRESSION_INT8 = 4,    /* 240 elements that follow each other share a scale */
+} muster_compression;
+
 /* Which members take part in a call. */
 typedef enum muster_scope {
     MUSTER_GLOBAL = 0, /* all members */
@@ -218,6 +228,9 @@ typedef struct muster_options {
      * PREFIX.GENERATION.RANK.json, named by its first generation and rank, for chrome://tracing,
      * Perfetto and `muster timeline`. Default: nothing is recorded. */
     const char *timeline;
+    /* MUSTER_COMPRESSION: "bfloat16", "float16" or "int8": calls that can be compressed are, see
+     * muster_call_options. The same on all members. Default: "none". */
+    const char *compression;
 } muster_options;
 
 /* muster_options_init(muster_options *options) fills in the size, the values of the environment
@@ -297,7 +310,8 @@ typedef struct muster_call_options {
     /* MUSTER_PRESCALE_SET, MUSTER_POSTSCALE_SET or both: the factor counts as it stands, 0
      * included. Default: 0. */
     uint32_t factors_set;
-    uint32_t reserved; /* 0 */
+    /* Compresses this call, which must be one that can be compressed; see below. */
+    muster_compression compression;
 } muster_call_options;
 
 /* muster_call_options_init(muster_call_options *options) fills in the size and all defaults, which
@@ -317,6 +331,21 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
  * outside the type becomes its nearest end. AVERAGE of integers truncates the quotient before
  * postscale. A SUM of 16-bit floats may overflow where the average would not: use a prescale of
  * 1/size then. */
+
+/* Compression is for allreduce, reduce_scatter and allgather of float32, with SUM, AVERAGE, MIN or
+ * MAX, that are not reproducible. Elements are encoded before they are sent and decoded when they
+ * arrive; what is sent on is the same bytes. All members get the same bits. A call is compressed
+ * only where the cost model says that it is faster so, or where the call names its algorithm; never
+ * in memory that members share. The same inputs, algorithm and members give the same result.
+ *
+ * Error bound of an element of P members: A x ((1 + u)^P - 1), about A x u x P.
+ *   bfloat16  u = 2^-8, A the sum of the magnitudes of the members' inputs
+ *   float16   u = 2^-11, the same, for values up to 65,504; and P x 2^-25 besides
+ *   int8      u = 1/253, A the sum over members of the largest magnitude of their inputs among the
+ *             240 elements that share the scale
+ * In an allgather P is 1 and A of the one member. AVERAGE and postscale come after decoding and
+ * scale the bound, too. A NaN or an infinity makes all elements with the same int8 scale NaN;
+ * magnitudes that are all below 2^-110 become 0 there. */
 
 /* The following holds for all collectives.
  *

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "collectives/algorithms/algorithm.h"
+#include "collectives/call/compression.h"
 
 static void print_count(uint64_t count, char *ret_text, size_t size)
 {
@@ -46,6 +47,12 @@ static const char *yes_or_no(bool yes)
     return yes ? "yes" : "no";
 }
 
+static unsigned compression_of(const struct muster_call *call)
+{
+    unsigned compression = (unsigned)call->flags >> MUSTER_CALL_COMPRESSION_SHIFT;
+    return compression != 0 ? compression : MUSTER_COMPRESSION_NONE;
+}
+
 /* Compares what a user is most likely to have got wrong first. */
 bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
                          char *ret_text, size_t size)
@@ -78,6 +85,10 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
         (void)snprintf(ret_text, size, "reproducible %s here, %s there",
                        yes_or_no(has_flag(here, MUSTER_CALL_ORDERED)),
                        yes_or_no(has_flag(there, MUSTER_CALL_ORDERED)));
+    } else if (compression_of(here) != compression_of(there)) {
+        (void)snprintf(ret_text, size, "compression %s here, %s there",
+                       muster_compression_name(compression_of(here)),
+                       muster_compression_name(compression_of(there)));
     } else if (here->algorithm != there->algorithm) {
         char names[2][MUSTER_ALGORITHM_NAME_SIZE];
         muster_algorithm_print(here->algorithm, names[0], sizeof names[0]);

@@ -6,8 +6,9 @@
 
 /* Flags of a call. */
 enum {
-    MUSTER_CALL_ORDERED = 1, /* reproducible: reduced in the reduction order (shape.h) */
-    MUSTER_CALL_TUNED = 2,   /* an autotune run is measuring such calls */
+    MUSTER_CALL_ORDERED = 1,           /* reproducible: reduced in the reduction order (shape.h) */
+    MUSTER_CALL_TUNED = 2,             /* an autotune run is measuring such calls */
+    MUSTER_CALL_COMPRESSION_SHIFT = 2, /* from this bit on: muster_compression, 0 for none */
 };
 
 /* What all members of a context must agree on for one operation; sent in every frame. */
@@ -15,7 +16,7 @@ struct muster_call {
     uint8_t collective; /* enum muster_collective */
     uint8_t type;       /* muster_type */
     uint8_t op;         /* muster_op; 0 where the collective does not reduce */
-    uint8_t flags;      /* MUSTER_CALL_ORDERED, MUSTER_CALL_TUNED */
+    uint8_t flags;      /* MUSTER_CALL_ORDERED and the others */
     uint8_t inputs; /* buffers that each member reduces to one first; 0 where nothing is reduced */
     uint32_t algorithm; /* its number: see collectives/algorithms/algorithm.h */
     uint32_t root;      /* 0 if the collective has none */

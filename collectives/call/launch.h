@@ -9,6 +9,7 @@
 #define MUSTER_COLLECTIVES_CALL_LAUNCH_H
 
 #include "collectives/call/call.h"
+#include "collectives/call/compression.h"
 #include "collectives/call/reduction.h"
 #include "collectives/call/shape.h"
 
@@ -25,7 +26,9 @@ struct muster_buffer_sizes {
 struct muster_launch {
     struct muster_shape shape; /* its bounds are borrowed from the key of the operation */
     struct muster_buffer_sizes sizes;
-    uint64_t contributions; /* input buffers of all ranks together */
+    struct muster_packing packing; /* zeroed: the call is not compressed; else its schedule counts
+                                      packs, and scratch is for packs */
+    uint64_t contributions;        /* input buffers of all ranks together */
 
     uint64_t generation;
     uint64_t sequence;       /* of the operation in its context */
@@ -36,6 +39,9 @@ struct muster_launch {
         *in;   /* INPUT of the schedule; the caller's buffer, or what was gathered from several */
     void *out; /* OUTPUT of the schedule */
     void *scratch; /* SCRATCH of the schedule, as long as it needs */
+    /* Of a compressed call, whose schedule counts packs: room for the packs of INPUT and then of
+     * OUTPUT. */
+    void *packs;
     /* The allocation that `in` or `out` lies in, if it is memory of a GPU that all links of the
      * operation can read; NULL: memory of the host. Borrowed. */
     const struct muster_gpu_memory *in_gpu, *out_gpu;

@@ -64,6 +64,11 @@ muster_status muster_request_key(const struct muster_request *request, uint32_t 
     ret_key->buffer_count = request->buffer_count;
     ret_key->flags = (in_place ? MUSTER_KEY_IN_PLACE : 0U) | (ordered ? MUSTER_KEY_ORDERED : 0U) |
                      (request->untuned ? MUSTER_KEY_UNTUNED : 0U);
+    if (muster_compresses(request->compression)) {
+        uint32_t compression = (uint32_t)request->compression;
+        ret_key->flags |= (compression < MUSTER_COMPRESSION_COUNT ? compression : UINT8_MAX)
+                          << MUSTER_KEY_COMPRESSION_SHIFT;
+    }
     TRY(set_bounds(request, ranks, ret_key));
     if (request->algorithm != NULL) {
         size_t number;
@@ -107,6 +112,26 @@ struct muster_shape muster_request_shape(const struct muster_request *request, u
         .count = request->collective != MUSTER_BARRIER ? request->count : 0,
         .steps = parted ? (uint32_t)(algorithm / MUSTER_ALGORITHM_ROWS_MAX) : 0,
     };
+}
+
+muster_compression muster_request_key_compression(const struct muster_request_key *key)
+{
+    uint32_t compression = key->flags >> MUSTER_KEY_COMPRESSION_SHIFT;
+    return compression != 0 ? (muster_compression)compression : MUSTER_COMPRESSION_NONE;
+}
+
+static muster_status check_compression(const struct muster_request_key *key)
+{
+    muster_compression compression = muster_request_key_compression(key);
+    TRY(muster_compression_check(compression, (enum muster_collective)key->collective,
+                                 (muster_type)key->type, (muster_op)key->op));
+    bool bounds = (key->flags & (MUSTER_KEY_INPUT_BOUNDS | MUSTER_KEY_OUTPUT_BOUNDS)) != 0;
+    bool ordered = (key->flags & MUSTER_KEY_ORDERED) != 0;
+    return !muster_compresses(compression) || !(bounds || ordered)
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_INVALID, "compression %s: %s are not compressed",
+                                  muster_compression_name(compression),
+                                  bounds ? "blocks of different sizes" : "reproducible calls");
 }
 
 static muster_status check_values(const struct muster_request_key *key)
@@ -182,7 +207,9 @@ static struct muster_call describe(const struct muster_request_key *key,
         .collective = (uint8_t)key->collective,
         .type = (uint8_t)key->type,
         .op = (uint8_t)key->op,
-        .flags = (key->flags & MUSTER_KEY_ORDERED) != 0 ? MUSTER_CALL_ORDERED : 0,
+        .flags = (uint8_t)(((key->flags & MUSTER_KEY_ORDERED) != 0 ? MUSTER_CALL_ORDERED : 0) |
+                           (key->flags >> MUSTER_KEY_COMPRESSION_SHIFT)
+                               << MUSTER_CALL_COMPRESSION_SHIFT),
         .inputs = reduces ? buffers_of(key) : 0,
         .root = shape->root,
         .count = agreed_count(shape),
@@ -195,6 +222,7 @@ static muster_status check_data(const struct muster_request_key *key,
                                 struct muster_buffer_sizes *ret_sizes)
 {
     TRY(check_values(key));
+    TRY(check_compression(key));
     return measure(shape, (muster_type)key->type, ret_sizes);
 }
 

@@ -8,6 +8,7 @@
 #include "collectives/reduce/float_environment.h"
 #include "collectives/select/host_memory.h"
 #include "collectives/select/tuning.h"
+#include "worker/context/compression_choice.h"
 #include "worker/context/context_parts.h"
 
 /* Choosing ------------------------------------------------------------------------------------ */
@@ -24,6 +25,10 @@ static bool may_tune(const struct muster_context *context, const struct muster_r
 static muster_status choose(struct muster_context *context, const struct muster_request_key *key,
                             const struct muster_plan *plan, struct muster_cached_operation *made)
 {
+    if (muster_compresses(muster_request_key_compression(key))) {
+        return muster_compression_choose(&context->choices, key, plan, &made->launch.packing,
+                                         &made->algorithm);
+    }
     if ((key->flags & MUSTER_KEY_NAMED) != 0) {
         made->algorithm = key->algorithm;
         return MUSTER_OK;
@@ -49,17 +54,19 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
     const struct muster_shape *shape = &cached->launch.shape;
     bool ordered = (cached->launch.call.flags & MUSTER_CALL_ORDERED) != 0;
     bool in_place = (cached->key->flags & MUSTER_KEY_IN_PLACE) != 0;
+    const struct muster_packing *packing = &cached->launch.packing;
+    bool packed = packing->compression != 0;
+    bool shares = context->shared.memory != NULL && !packed;
     return (struct muster_plan){.collective = shape->collective,
                                 .topology = &context->topology,
                                 .rank = shape->rank,
                                 .root = shape->root,
-                                .count = shape->count,
+                                .count = packed ? packing->block_packs : shape->count,
                                 .input_bounds = shape->input_bounds,
                                 .output_bounds = shape->output_bounds,
                                 .reduction_order = ordered ? context->reduction_order : NULL,
                                 .in_place = in_place,
-                                .memory =
-                                    context->shared.memory != NULL ? &context->shared.reach : NULL};
+                                .memory = shares ? &context->shared.reach : NULL};
 }
 
 /* Making -------------------------------------------------------------------------------------- */
@@ -78,7 +85,17 @@ static muster_status schedule_operation(const struct muster_context *context,
         return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
                                 muster_collective_name(plan->collective));
     }
-    return muster_operation_create(context->fabric, &schedule, context->ranks, &made->operation);
+    uint64_t packs = schedule.input_count + schedule.output_count;
+    TRY(muster_operation_create(context->fabric, &schedule, context->ranks, &made->operation));
+    if (made->launch.packing.compression == 0) {
+        return MUSTER_OK;
+    }
+    made->packs_bytes = packs * made->element_size_bytes;
+    muster_status status = muster_operation_enable_packs(made->operation);
+    if (status != MUSTER_OK) {
+        muster_operation_destroy(made->operation);
+    }
+    return status;
 }
 
 /* made holds its key and its launch. */
@@ -87,9 +104,13 @@ static muster_status make_operation(struct muster_context *context,
                                     struct muster_cached_operation **ret_cached)
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
-    const struct muster_plan plan = muster_context_plan(context, made);
+    struct muster_plan plan = muster_context_plan(context, made);
     double unused_us;
     TRY(choose(context, context->key, &plan, made));
+    if (made->launch.packing.compression != 0) {
+        plan = muster_context_plan(context, made);
+        made->element_size_bytes = muster_pack_bytes(made->launch.packing.compression);
+    }
     TRY(muster_plan_check(made->algorithm, &plan));
     made->launch.call.algorithm = (uint32_t)made->algorithm;
     if (!muster_algorithm_uses_memory(made->algorithm) ||

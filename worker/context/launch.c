@@ -120,9 +120,12 @@ static muster_status launch_with(struct muster_context *context,
     int64_t started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
     struct muster_launch launch = prepare(context, request, cached, flags);
     uint64_t scratch_bytes = aligned(cached->scratch_bytes);
-    TRY(reserve_scratch(context, scratch_bytes + muster_local_scratch_bytes(request, &launch)));
+    uint64_t packs_bytes = aligned(cached->packs_bytes);
+    TRY(reserve_scratch(context, scratch_bytes + packs_bytes +
+                                     muster_local_scratch_bytes(request, &launch)));
     launch.scratch = context->scratch;
-    launch.in = muster_local_begin(request, &launch, (char *)context->scratch + scratch_bytes);
+    launch.packs = (char *)context->scratch + scratch_bytes;
+    launch.in = muster_local_begin(request, &launch, (char *)launch.packs + packs_bytes);
     launch.out = request->out;
     if (direct != NULL) {
         const struct muster_gpu_pair *pair = &direct->pairs[0];
@@ -152,7 +155,7 @@ static bool may_be_direct(const struct muster_context *context,
 {
     bool scales = muster_request_prescale(request) != 1;
     return cached->operation != NULL && context->shared.memory == NULL &&
-           request->buffer_count == 0 && !scales &&
+           request->buffer_count == 0 && !scales && cached->packs_bytes == 0 &&
            muster_operation_reads_gpu(cached->operation, context->generation);
 }
 

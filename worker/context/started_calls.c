@@ -8,6 +8,7 @@
 #include "collectives/reduce/float_environment.h"
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
+#include "worker/context/compression_choice.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/local_work.h"
 #include "worker/trace/timeline.h"
@@ -24,7 +25,7 @@ struct muster_started_call {
     struct muster_request_key *key; /* owned */
     struct muster_operation *operation;
     struct muster_launch base; /* the part that all launches share */
-    uint64_t schedule_scratch_bytes;
+    uint64_t schedule_scratch_bytes, packs_bytes;
     void *scratch;
     uint64_t scratch_bytes;
     struct muster_request request; /* of this launch, with lists of its own */
@@ -77,16 +78,35 @@ static struct muster_plan plan_of(const struct muster_context *context,
                                   const struct muster_started_call *call)
 {
     const struct muster_shape *shape = &call->base.shape;
+    const struct muster_packing *packing = &call->base.packing;
     bool ordered = (call->base.call.flags & MUSTER_CALL_ORDERED) != 0;
     return (struct muster_plan){.collective = shape->collective,
                                 .topology = &context->topology,
                                 .rank = shape->rank,
                                 .root = shape->root,
-                                .count = shape->count,
+                                .count =
+                                    packing->compression != 0 ? packing->block_packs : shape->count,
                                 .input_bounds = shape->input_bounds,
                                 .output_bounds = shape->output_bounds,
                                 .reduction_order = ordered ? context->reduction_order : NULL,
                                 .in_place = (call->key->flags & MUSTER_KEY_IN_PLACE) != 0};
+}
+
+/* Sets base.packing of a call that is compressed. */
+static muster_status choose(struct muster_context *context, struct muster_started_call *call,
+                            size_t element_size_bytes, size_t *ret_algorithm)
+{
+    struct muster_choices *choices = &context->started.choices;
+    const struct muster_plan plan = plan_of(context, call);
+    if (muster_compresses(muster_request_key_compression(call->key))) {
+        return muster_compression_choose(choices, call->key, &plan, &call->base.packing,
+                                         ret_algorithm);
+    }
+    if ((call->key->flags & MUSTER_KEY_NAMED) == 0) {
+        return muster_choices_make(choices, &plan, element_size_bytes, ret_algorithm);
+    }
+    *ret_algorithm = call->key->algorithm;
+    return MUSTER_OK;
 }
 
 /* call holds its key. */
@@ -94,11 +114,13 @@ static muster_status make_operation(struct muster_context *context,
                                     struct muster_started_call *call, size_t element_size_bytes)
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
-    const struct muster_plan plan = plan_of(context, call);
     struct muster_schedule schedule;
-    size_t algorithm = call->key->algorithm;
-    if ((call->key->flags & MUSTER_KEY_NAMED) == 0) {
-        TRY(muster_choices_make(&context->started.choices, &plan, element_size_bytes, &algorithm));
+    size_t algorithm = 0;
+    TRY(choose(context, call, element_size_bytes, &algorithm));
+    bool packed = call->base.packing.compression != 0;
+    const struct muster_plan plan = plan_of(context, call);
+    if (packed) {
+        element_size_bytes = muster_pack_bytes(call->base.packing.compression);
     }
     TRY(muster_plan_check(algorithm, &plan));
     call->base.call.algorithm = (uint32_t)algorithm;
@@ -109,7 +131,10 @@ static muster_status make_operation(struct muster_context *context,
         return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
                                 muster_collective_name(plan.collective));
     }
-    return muster_operation_create(context->fabric, &schedule, context->ranks, &call->operation);
+    call->packs_bytes =
+        packed ? (schedule.input_count + schedule.output_count) * element_size_bytes : 0;
+    TRY(muster_operation_create(context->fabric, &schedule, context->ranks, &call->operation));
+    return packed ? muster_operation_enable_packs(call->operation) : MUSTER_OK;
 }
 
 static muster_status fill_call(struct muster_context *context, const struct muster_request *request,
@@ -197,14 +222,19 @@ static muster_status reserve_scratch(struct muster_started_call *call, uint64_t 
     return MUSTER_OK;
 }
 
+static uint64_t aligned(uint64_t size_bytes)
+{
+    return (size_bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+}
+
 /* Fills the launch, except its number, and gathers this rank's buffers. */
 static muster_status prepare(struct muster_started_call *call)
 {
     const struct muster_context *context = call->context;
     const struct muster_request *request = &call->request;
     struct muster_launch *launch = &call->in_flight.launch;
-    uint64_t scratch_bytes = (call->schedule_scratch_bytes + SCRATCH_ALIGNMENT - 1) /
-                             SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+    uint64_t scratch_bytes = aligned(call->schedule_scratch_bytes);
+    uint64_t packs_bytes = aligned(call->packs_bytes);
     *launch = call->base;
     launch->generation = context->generation;
     launch->context = context->number | CONTEXT_BIT;
@@ -214,9 +244,11 @@ static muster_status prepare(struct muster_started_call *call)
         launch->call.prescale = launch->reduction.prescale;
         launch->call.postscale = launch->reduction.postscale;
     }
-    TRY(reserve_scratch(call, scratch_bytes + muster_local_scratch_bytes(request, launch)));
+    TRY(reserve_scratch(call,
+                        scratch_bytes + packs_bytes + muster_local_scratch_bytes(request, launch)));
     launch->scratch = call->scratch;
-    launch->in = muster_local_begin(request, launch, (char *)call->scratch + scratch_bytes);
+    launch->packs = (char *)call->scratch + scratch_bytes;
+    launch->in = muster_local_begin(request, launch, (char *)launch->packs + packs_bytes);
     launch->out = request->out;
     return MUSTER_OK;
 }

@@ -33,6 +33,7 @@
 #include "collectives/reduce/reduce.h"
 #include "worker/base/status.h"
 #include "worker/executor/executor_gpu.h"
+#include "worker/executor/executor_packs.h"
 #include "worker/trace/timeline.h"
 
 static bool is_local(const struct muster_step *step)
@@ -66,7 +67,9 @@ static muster_status run_local_step(const struct muster_operation *operation,
     if (operation->gpu[step->target] != NULL || operation->gpu[step->source] != NULL) {
         return muster_operation_step_gpu(operation, step);
     }
-    if (step->kind == MUSTER_STEP_REDUCE) {
+    if (operation->launch->packing.compression != 0) {
+        muster_operation_step_packs(operation, step);
+    } else if (step->kind == MUSTER_STEP_REDUCE) {
         muster_reduction_combine(&operation->launch->reduction, target, target, source,
                                  step->span.count);
     } else if (target != source) {
@@ -142,6 +145,8 @@ static void prepare_message(struct muster_step_message *message)
     message->pending = true;
     if (operation->on_gpu) {
         muster_message_prepare_gpu(message);
+    } else if (launch->packing.compression != 0) {
+        muster_message_prepare_packs(message);
     }
 }
 
@@ -265,6 +270,9 @@ static void prepare_operation(struct muster_operation *operation,
     operation->gpu_reason[0] = '\0';
     operation->on_gpu = launch->in_gpu != NULL || launch->out_gpu != NULL;
     operation->element_size_bytes = muster_type_size_bytes((muster_type)call->type);
+    if (launch->packing.compression != 0) {
+        muster_operation_prepare_packs(operation);
+    }
     operation->failure = MUSTER_OK;
     atomic_store(&operation->failed, false);
     atomic_store(&operation->lanes_left, operation->schedule.lanes);
@@ -356,6 +364,9 @@ muster_status muster_operation_finish(struct muster_operation *operation, muster
     }
     if (operation->peer_count > 0) {
         wait_for_done_functions(operation);
+    }
+    if (operation->launch->packing.compression != 0) {
+        muster_operation_finish_packs(operation);
     }
     return MUSTER_OK;
 }
@@ -491,12 +502,18 @@ muster_status muster_operation_create(struct muster_fabric *fabric,
     return MUSTER_OK;
 }
 
+muster_status muster_operation_enable_packs(struct muster_operation *operation)
+{
+    return muster_pack_plan_create(&operation->schedule, &operation->packs);
+}
+
 void muster_operation_destroy(struct muster_operation *operation)
 {
     if (operation == NULL) {
         return;
     }
     muster_schedule_finish(&operation->schedule);
+    muster_pack_plan_destroy(operation->packs);
     free(operation->messages);
     free(operation->lanes);
     free(operation->peers);

@@ -45,11 +45,18 @@ static muster_status run(struct muster_session *session, muster_scope scope,
         request->prescale = complete.prescale;
         request->postscale = complete.postscale;
         request->factors_set = complete.factors_set;
+        request->compression = complete.compression;
         request->user_function = complete.user_function;
         request->user_data = complete.user_data;
         timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
     }
     request->deadline_ns = muster_clock_after_ms(timeout_ms);
+    bool varies = request->in_counts != NULL || request->out_counts != NULL;
+    if (request->compression == MUSTER_COMPRESSION_DEFAULT && !request->reproducible && !varies &&
+        muster_compression_check(session->settings.compression, request->collective, request->type,
+                                 request->op) == MUSTER_OK) {
+        request->compression = session->settings.compression;
+    }
     if (!form.starts) {
         return muster_session_run(session, scope, request);
     }

@@ -23,6 +23,7 @@ enum {
     KEY_IN_PLACE,
     KEY_FIGURES,
     KEY_REPRODUCIBLE,
+    KEY_COMPRESSION,
     KEY_ALLOC,
     KEY_SVG,
     KEY_TIMELINE,
@@ -101,6 +102,8 @@ static const struct argp_option argp_options[] = {
     {"figures", KEY_FIGURES, NULL, 0, "Print the measured figures of the links too", 0},
     {"reproducible", KEY_REPRODUCIBLE, NULL, 0,
      "Add floats in the order of the ranks, with any algorithm", 0},
+    {"compression", KEY_COMPRESSION, "NAME", 0,
+     "none (default), bfloat16, float16 or int8: how float32 travels", 0},
     {"svg", KEY_SVG, "FILE", 0,
      "Draw time and busbw over the sizes, with a line for each algorithm", 0},
     {"timeline", KEY_TIMELINE, "PREFIX", 0,
@@ -143,6 +146,8 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
                    : muster_error_errno(MUSTER_FATAL, "--timeline");
     case KEY_TYPE:
         return muster_type_parse(text, &options->type);
+    case KEY_COMPRESSION:
+        return muster_compression_parse(text, &options->compression);
     case KEY_OP:
         return muster_op_parse(text, &options->op);
     case KEY_ITERATIONS:

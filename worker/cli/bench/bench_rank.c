@@ -220,6 +220,7 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         .algorithm = name[0] == '\0' || tuned ? NULL : name,
         .untuned = !tuned,
         .reproducible = options->reproducible,
+        .compression = options->compression,
     };
     set_counts(run, &request);
     if (options->collective == MUSTER_BROADCAST || options->in_place) {
