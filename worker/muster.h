@@ -4,8 +4,9 @@
  * A process opens a session, which joins a job, and then calls collectives with the other members
  * of the job. When the membership changes, calls return MUSTER_REJOIN; muster_run() hides that.
  *
- * This is the only installed header. It includes nothing of ours, and every other file of the
- * source tree may include it for its types: statuses, element types, reduce operations, scopes.
+ * Programs include this header only. It includes muster_operations.h, which declares operations in
+ * flight. Every other file of the source tree may include it for its types: statuses, element
+ * types, reduce operations, scopes.
  *
  * Errors: a function that can fail returns a muster_status, which says what the caller should do.
  * muster_last_error() says in one line what happened and names the rank, host or argument. Outputs
@@ -30,6 +31,8 @@ extern "C" {
 
 #define MUSTER_API __attribute__((visibility("default")))
 #define MUSTER_CHECKED __attribute__((warn_unused_result))
+/* Opens the declaration of a function whose status the caller must use. */
+#define MUSTER_STATUS MUSTER_API MUSTER_CHECKED muster_status
 
 /* What the caller should do next. */
 typedef enum muster_status {
@@ -247,8 +250,54 @@ MUSTER_API void muster_options_init_sized(muster_options *options, size_t size);
  * Errors: MUSTER_INVALID (an option is wrong, the token is refused, members disagree on min or
  * max), MUSTER_RETRY (no service, or too few members within join_timeout_ms; the error says who is
  * there), MUSTER_ENDED (the job is over), MUSTER_FATAL. */
-MUSTER_API MUSTER_CHECKED muster_status muster_open(const muster_options *options,
-                                                    muster_session **ret_session);
+MUSTER_STATUS muster_open(const muster_options *options, muster_session **ret_session);
+
+/* Without a service -------------------------------------------------------------------------- */
+
+/* A blocking allgather of equal blobs among the members, by means of the program: MPI, PMI, Slurm,
+ * torch's Store, files. It writes the blob of rank i to `all` at i * size_bytes, for every rank,
+ * this one included, and returns 0; any other value means that it has failed. It is called once, by
+ * muster_open_with(), on the caller's thread. It should give up after a while: nothing else limits
+ * the time that it waits for a member that never comes. The blobs hold the secret that links are
+ * opened with, so they are for the members' eyes only. */
+typedef int (*muster_exchange_function)(const void *mine, void *all, size_t size_bytes,
+                                        void *user_data);
+
+/* Opens a session among `size` members whose ranks the caller knows, without a service: a
+ * communicator. All collectives, blocking and in flight, work in it, with these ranks in
+ * MUSTER_GLOBAL. The members of a host (the option `host`) need not have consecutive ranks; where
+ * they have not, collectives with a block for each rank may copy it once more. MUSTER_LOCAL and
+ * MUSTER_CROSS have the order of the ranks, and hosts that of their lowest ranks.
+ *
+ * All members call it, with the same size and the same options `algorithm` and `reproducible`.
+ * options may be NULL. The options rendezvous, job, token, min_size, max_size, target_size and
+ * leave_on_sigterm are not used. Blocks until all members are there, and are linked; for that it
+ * waits at most join_timeout_ms after the exchange.
+ *
+ * The membership never changes. If a member is lost, or a call takes longer than its timeout, the
+ * communicator has ended: every call of every member returns MUSTER_ENDED, whose text names the
+ * member, and only muster_close() is left. What
+ * to do then (to open another communicator among the survivors, to exit) is the program's decision.
+ *   muster_rejoin()       does nothing while all is well, and is MUSTER_ENDED afterwards
+ *   muster_commit()       copies the state; MUSTER_ENDED on all members if one wants to leave
+ *   muster_leave()        the next commit is the end for all members
+ *   muster_sync()         all get the state of rank 0
+ *   muster_restore()      as with a service
+ *   muster_run()          calls the function once
+ *   muster_generation()   1
+ *
+ * Errors: MUSTER_INVALID (a bad argument or option; members that differ in size, options or
+ * version; a rank that is given twice; an exchange that returns something else than what was sent),
+ * MUSTER_RETRY (the exchange function has failed, a member has given up, or some were missing
+ * within join_timeout_ms: the error names them), MUSTER_FATAL. Other members wait in their exchange
+ * for one whose rank or size is wrong; any other error of one member is told to all. */
+MUSTER_API MUSTER_CHECKED muster_status muster_open_with(const muster_options *options,
+                                                         uint32_t rank, uint32_t size,
+                                                         muster_exchange_function exchange,
+                                                         void *user_data,
+                                                         muster_session **ret_session);
+
+/* The session of either function ------------------------------------------------------------- */
 
 /* Leaves the job and frees the session. Blocks for at most two seconds. Accepts NULL. No other call
  * with this session may be running. */
@@ -262,7 +311,7 @@ MUSTER_API void muster_close(muster_session *session);
  * Blocks, and has the errors of muster_open(). MUSTER_FATAL also after more than ten generations in
  * a row that ended before any collective did: these members cannot reach each other. A member that
  * reaches more than half of the others tries twenty generations, so that the others leave first. */
-MUSTER_API MUSTER_CHECKED muster_status muster_rejoin(muster_session *session);
+MUSTER_STATUS muster_rejoin(muster_session *session);
 
 /* Requests to leave the job. The next commit returns MUSTER_REJOIN to every member, and
  * muster_rejoin() then returns MUSTER_ENDED to this one. Async-signal-safe. */
@@ -285,8 +334,8 @@ typedef enum muster_factor {
 } muster_factor;
 
 /* Options of one call; NULL means all defaults. All members must give the same values, except for
- * timeout_ms, user_function and user_data. `size` is as in muster_options; a call whose options
- * lack it is MUSTER_INVALID. */
+ * timeout_ms, user_function, user_data and priority. `size` is as in muster_options; a call whose
+ * options lack it is MUSTER_INVALID. */
 typedef struct muster_call_options {
     /* sizeof(muster_call_options); muster_call_options_init() sets it. */
     size_t size;
@@ -310,8 +359,26 @@ typedef struct muster_call_options {
     /* MUSTER_PRESCALE_SET, MUSTER_POSTSCALE_SET or both: the factor counts as it stands, 0
      * included. Default: 0. */
     uint32_t factors_set;
+    /* Where several operations are in flight, the bytes of one with a higher priority go before
+     * those of others: an urgent one passes a long one at the next segment of 256 KiB at most. May
+     * differ between members. Default: 0. */
+    int32_t priority;
+    /* 1: a call in place overwrites an element of its input only with the result, and none before
+     * all members have made the call. So if it fails on MUSTER_REJOIN, each element is either what
+     * it was or the result, on each member independently; in a reduction no element is lost, as
+     * either a remaining member has its result or all of them have their inputs. (The result is
+     * that before the quotient of AVERAGE and postscale.) Which elements are which is not told: who
+     * wants to repeat the call on the remaining members copies the input before. It takes scratch
+     * memory of up to the call's size. Out of place the input is unchanged anyway, and nothing is
+     * promised about the output. 0: a call in place that fails leaves its buffer undefined. */
+    int keep_input;
+    /* 1: the call returns MUSTER_OK on no member before all members have made it. That is so anyway
+     * in allreduce, reduce_scatter, allgather(v), alltoall(v) and barrier; broadcast, reduce,
+     * gather(v) and scatter get a few empty messages more. 0: some members may finish earlier. */
+    int finish_together;
     /* Compresses this call, which must be one that can be compressed; see below. */
     muster_compression compression;
+    uint32_t reserved; /* 0 */
 } muster_call_options;
 
 /* muster_call_options_init(muster_call_options *options) fills in the size and all defaults, which
@@ -337,6 +404,8 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
  * arrive; what is sent on is the same bytes. All members get the same bits. A call is compressed
  * only where the cost model says that it is faster so, or where the call names its algorithm; never
  * in memory that members share. The same inputs, algorithm and members give the same result.
+ * Several ranges, kept inputs, any order of ranks, operations in flight and persistent ones change
+ * neither that choice nor the result; memory of a device is copied to the host first.
  *
  * Error bound of an element of P members: A x ((1 + u)^P - 1), about A x u x P.
  *   bfloat16  u = 2^-8, A the sum of the magnitudes of the members' inputs
@@ -354,7 +423,7 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
  * Buffers belong to the caller and need only the alignment of their type. Each function says where
  * input and output may be the same memory (in place); other overlaps are MUSTER_INVALID. A buffer
  * without elements on this member may be NULL. On failure the output is undefined, and the input is
- * unchanged unless the call was in place.
+ * unchanged unless the call was in place without keep_input.
  *
  * GPU memory: each buffer may be memory of the host or of a CUDA device, on each member
  * independently. User functions get memory of the host. The input must be complete when the call
@@ -378,246 +447,149 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
 
 /* out[0..count) = op over all members of in[0..count). The result has the same bits on all members.
  * In place: out == in. */
-MUSTER_API MUSTER_CHECKED muster_status muster_allreduce(muster_session *session,
-                                                         muster_scope scope, const void *in,
-                                                         void *out, size_t count, muster_type type,
-                                                         muster_op op,
-                                                         const muster_call_options *options);
+MUSTER_STATUS muster_allreduce(muster_session *session, muster_scope scope, const void *in,
+                               void *out, size_t count, muster_type type, muster_op op,
+                               const muster_call_options *options);
 
 /* An allreduce whose result only the root gets; the others' `out` is not used. In place: out == in,
  * at the root. */
-MUSTER_API MUSTER_CHECKED muster_status muster_reduce(muster_session *session, muster_scope scope,
-                                                      const void *in, void *out, size_t count,
-                                                      muster_type type, muster_op op, uint32_t root,
-                                                      const muster_call_options *options);
+MUSTER_STATUS muster_reduce(muster_session *session, muster_scope scope, const void *in, void *out,
+                            size_t count, muster_type type, muster_op op, uint32_t root,
+                            const muster_call_options *options);
 
 /* `in` has size x count elements; out[0..count) = op over all members of block `rank` of their
  * `in`, `rank` being that of the receiver. In place: out == in + rank x count. */
-MUSTER_API MUSTER_CHECKED muster_status muster_reduce_scatter(muster_session *session,
-                                                              muster_scope scope, const void *in,
-                                                              void *out, size_t count,
-                                                              muster_type type, muster_op op,
-                                                              const muster_call_options *options);
+MUSTER_STATUS muster_reduce_scatter(muster_session *session, muster_scope scope, const void *in,
+                                    void *out, size_t count, muster_type type, muster_op op,
+                                    const muster_call_options *options);
 
 /* A reduce_scatter with blocks of different sizes: block i has counts[i] elements, and `out` has
  * counts[rank]. In place: out == this rank's block of `in`. */
-MUSTER_API MUSTER_CHECKED muster_status muster_reduce_scatterv(muster_session *session,
-                                                               muster_scope scope, const void *in,
-                                                               void *out, const size_t *counts,
-                                                               muster_type type, muster_op op,
-                                                               const muster_call_options *options);
+MUSTER_STATUS muster_reduce_scatterv(muster_session *session, muster_scope scope, const void *in,
+                                     void *out, const size_t *counts, muster_type type,
+                                     muster_op op, const muster_call_options *options);
 
 /* `out` has size x count elements; its block i = member i's in[0..count). In place: in == out +
  * rank x count. */
-MUSTER_API MUSTER_CHECKED muster_status muster_allgather(muster_session *session,
-                                                         muster_scope scope, const void *in,
-                                                         void *out, size_t count, muster_type type,
-                                                         const muster_call_options *options);
+MUSTER_STATUS muster_allgather(muster_session *session, muster_scope scope, const void *in,
+                               void *out, size_t count, muster_type type,
+                               const muster_call_options *options);
 
 /* An allgather with blocks of different sizes: block i has counts[i] elements, and `in` has
  * counts[rank]. In place: in == this rank's block of `out`. */
-MUSTER_API MUSTER_CHECKED muster_status muster_allgatherv(muster_session *session,
-                                                          muster_scope scope, const void *in,
-                                                          void *out, const size_t *counts,
-                                                          muster_type type,
-                                                          const muster_call_options *options);
+MUSTER_STATUS muster_allgatherv(muster_session *session, muster_scope scope, const void *in,
+                                void *out, const size_t *counts, muster_type type,
+                                const muster_call_options *options);
 
 /* An allgather whose result only the root gets; the others' `out` is not used. In place: in == the
  * root's block of `out`, at the root. */
-MUSTER_API MUSTER_CHECKED muster_status muster_gather(muster_session *session, muster_scope scope,
-                                                      const void *in, void *out, size_t count,
-                                                      muster_type type, uint32_t root,
-                                                      const muster_call_options *options);
+MUSTER_STATUS muster_gather(muster_session *session, muster_scope scope, const void *in, void *out,
+                            size_t count, muster_type type, uint32_t root,
+                            const muster_call_options *options);
 
 /* A gather with blocks of different sizes: block i has counts[i] elements, and `in` has
  * counts[rank]. All members pass all counts. In place: as muster_gather(). */
-MUSTER_API MUSTER_CHECKED muster_status muster_gatherv(muster_session *session, muster_scope scope,
-                                                       const void *in, void *out,
-                                                       const size_t *counts, muster_type type,
-                                                       uint32_t root,
-                                                       const muster_call_options *options);
+MUSTER_STATUS muster_gatherv(muster_session *session, muster_scope scope, const void *in, void *out,
+                             const size_t *counts, muster_type type, uint32_t root,
+                             const muster_call_options *options);
 
 /* The root's `in` has size x count elements; member i's out[0..count) = its block i. The others'
  * `in` is not used. In place: out == the root's block of `in`, at the root. */
-MUSTER_API MUSTER_CHECKED muster_status muster_scatter(muster_session *session, muster_scope scope,
-                                                       const void *in, void *out, size_t count,
-                                                       muster_type type, uint32_t root,
-                                                       const muster_call_options *options);
+MUSTER_STATUS muster_scatter(muster_session *session, muster_scope scope, const void *in, void *out,
+                             size_t count, muster_type type, uint32_t root,
+                             const muster_call_options *options);
 
 /* Copies data[0..count) of the root to all members. */
-MUSTER_API MUSTER_CHECKED muster_status muster_broadcast(muster_session *session,
-                                                         muster_scope scope, void *data,
-                                                         size_t count, muster_type type,
-                                                         uint32_t root,
-                                                         const muster_call_options *options);
+MUSTER_STATUS muster_broadcast(muster_session *session, muster_scope scope, void *data,
+                               size_t count, muster_type type, uint32_t root,
+                               const muster_call_options *options);
 
 /* `in` and `out` have size x count elements; block i of `out` = block `rank` of member i's `in`. In
  * place: out == in; the library then makes a copy of the input. */
-MUSTER_API MUSTER_CHECKED muster_status muster_alltoall(muster_session *session, muster_scope scope,
-                                                        const void *in, void *out, size_t count,
-                                                        muster_type type,
-                                                        const muster_call_options *options);
+MUSTER_STATUS muster_alltoall(muster_session *session, muster_scope scope, const void *in,
+                              void *out, size_t count, muster_type type,
+                              const muster_call_options *options);
 
 /* An alltoall with blocks of different sizes: block i of `in` has in_counts[i] elements and goes to
  * member i; block i of `out` has out_counts[i] elements and comes from member i. A block must have
  * the same count at its sender and its receiver. Otherwise the call is MUSTER_INVALID, and the
  * error names both sizes in bytes; members that were done by then return MUSTER_OK. In place: out
  * == in, in memory for the larger of both; the library then makes a copy. */
-MUSTER_API MUSTER_CHECKED muster_status muster_alltoallv(muster_session *session,
-                                                         muster_scope scope, const void *in,
-                                                         const size_t *in_counts, void *out,
-                                                         const size_t *out_counts, muster_type type,
-                                                         const muster_call_options *options);
+MUSTER_STATUS muster_alltoallv(muster_session *session, muster_scope scope, const void *in,
+                               const size_t *in_counts, void *out, const size_t *out_counts,
+                               muster_type type, const muster_call_options *options);
 
 /* An allreduce for members with several buffers each, for example one for each device: outs[i] = op
- * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and the same
- * on all members. A member's buffers are reduced to one first, in their order; then the members'
- * results are reduced, and the result is copied to all of `outs`. AVERAGE divides by the number of
- * all buffers.
+ * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and may
+ * differ between members, except for AVERAGE, which divides by the number of all buffers. A
+ * member's buffers are reduced to one first, in their order; then the members' results are reduced,
+ * and the result is copied to all of `outs`.
  *
  * In place: outs[i] == ins[i] for every i. Otherwise no output may overlap another buffer. The same
  * input may be given several times. */
-MUSTER_API MUSTER_CHECKED muster_status
-muster_allreduce_buffers(muster_session *session, muster_scope scope, const void *const *ins,
-                         void *const *outs, size_t buffer_count, size_t count, muster_type type,
-                         muster_op op, const muster_call_options *options);
+MUSTER_STATUS muster_allreduce_buffers(muster_session *session, muster_scope scope,
+                                       const void *const *ins, void *const *outs,
+                                       size_t buffer_count, size_t count, muster_type type,
+                                       muster_op op, const muster_call_options *options);
 
 /* A reduce_scatter for members with several buffers each: outs[i][0..count) = op over block `rank`
  * of all buffers of all members, for each i < buffer_count. Each of `ins` has size x count
- * elements. A member's buffers are reduced to one first, as in muster_allreduce_buffers(); the
- * library needs memory for a copy of one input for that.
+ * elements. buffer_count is as in muster_allreduce_buffers(). A member's buffers are reduced to one
+ * first, likewise; the library needs memory for a copy of one input for that.
  *
  * In place: outs[i] == ins[i] + rank x count for every i. Otherwise no output may overlap another
  * buffer. The same input may be given several times. */
-MUSTER_API MUSTER_CHECKED muster_status
-muster_reduce_scatter_buffers(muster_session *session, muster_scope scope, const void *const *ins,
-                              void *const *outs, size_t buffer_count, size_t count,
-                              muster_type type, muster_op op, const muster_call_options *options);
+MUSTER_STATUS muster_reduce_scatter_buffers(muster_session *session, muster_scope scope,
+                                            const void *const *ins, void *const *outs,
+                                            size_t buffer_count, size_t count, muster_type type,
+                                            muster_op op, const muster_call_options *options);
 
 /* A broadcast for members with several buffers each: buffers[0] of the root is copied to all
  * buffers of all members, the root's own included. buffer_count is 1 to 64 and may differ between
  * members. The buffers must not overlap. */
-MUSTER_API MUSTER_CHECKED muster_status muster_broadcast_buffers(
-    muster_session *session, muster_scope scope, void *const *buffers, size_t buffer_count,
-    size_t count, muster_type type, uint32_t root, const muster_call_options *options);
+MUSTER_STATUS muster_broadcast_buffers(muster_session *session, muster_scope scope,
+                                       void *const *buffers, size_t buffer_count, size_t count,
+                                       muster_type type, uint32_t root,
+                                       const muster_call_options *options);
 
 /* Returns when every member has called it. */
-MUSTER_API MUSTER_CHECKED muster_status muster_barrier(muster_session *session, muster_scope scope,
-                                                       const muster_call_options *options);
+MUSTER_STATUS muster_barrier(muster_session *session, muster_scope scope,
+                             const muster_call_options *options);
 
-/* Operations in flight ------------------------------------------------------------------------- */
+/* Several ranges as one buffer ---------------------------------------------------------------- */
 
-/* A collective that was started: a number, never 0. The wait or test that reports the operation
- * done consumes it; later uses are MUSTER_INVALID. */
-typedef uint64_t muster_operation;
+/* So many elements of memory. */
+typedef struct muster_range {
+    void *address; /* aligned for the type; may be NULL if count is 0 */
+    size_t count;
+} muster_range;
 
-/* Each collective has a second form, muster_..._start(), which starts it and returns at once. A
- * thread of the library makes it progress while the caller computes. Any number may be in flight,
- * and they may be waited for in any order and from any thread.
+#define MUSTER_RANGES_MAX 65536 /* in one list */
+
+/* An allreduce of several ranges as if they were one buffer: element n of the concatenated `outs` =
+ * op over all members' element n of the concatenated `ins`. Nothing is copied together first.
  *
- * All members start the same collectives of a scope in the same order. A started collective and a
- * blocking one are no match for each other; blocking ones may be called while others are in flight.
+ * The number of ranges and their counts may differ between members, and between `ins` and `outs`;
+ * only the total number of elements must be the same. A member may also call muster_allreduce()
+ * with one buffer of so many elements. Empty ranges have no effect.
  *
- * The buffers, and what user_function needs, are the operation's until a wait or test reports it
- * done, or for a detached one until muster_rejoin() or muster_close() has returned; arrays of
- * counts and lists of buffers only until the start returns. Buffers are memory of the host. User
- * functions are called by the library's thread.
+ * The ranges of a list must not overlap, except those of `ins`, or of `outs`, that are the same
+ * list: in place is when both lists have the same ranges. Otherwise no range of `ins` may overlap
+ * one of `outs`. The lists are borrowed until the call returns, and are memory of the host, as are
+ * the ranges.
  *
- * A start has the errors of a bad argument, and those of a collective if one in flight has failed
- * before in this generation. All other errors are those of the wait: the ones of the blocking form.
- */
-MUSTER_API MUSTER_CHECKED muster_status muster_allreduce_start(muster_session *session,
-                                                               muster_scope scope, const void *in,
-                                                               void *out, size_t count,
-                                                               muster_type type, muster_op op,
-                                                               const muster_call_options *options,
-                                                               muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_allreduce_buffers_start(
-    muster_session *session, muster_scope scope, const void *const *ins, void *const *outs,
-    size_t buffer_count, size_t count, muster_type type, muster_op op,
-    const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_reduce_scatter_buffers_start(
-    muster_session *session, muster_scope scope, const void *const *ins, void *const *outs,
-    size_t buffer_count, size_t count, muster_type type, muster_op op,
-    const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status
-muster_broadcast_buffers_start(muster_session *session, muster_scope scope, void *const *buffers,
-                               size_t buffer_count, size_t count, muster_type type, uint32_t root,
-                               const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status
-muster_reduce_start(muster_session *session, muster_scope scope, const void *in, void *out,
-                    size_t count, muster_type type, muster_op op, uint32_t root,
-                    const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status
-muster_reduce_scatter_start(muster_session *session, muster_scope scope, const void *in, void *out,
-                            size_t count, muster_type type, muster_op op,
-                            const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status
-muster_reduce_scatterv_start(muster_session *session, muster_scope scope, const void *in, void *out,
-                             const size_t *counts, muster_type type, muster_op op,
-                             const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_allgather_start(
-    muster_session *session, muster_scope scope, const void *in, void *out, size_t count,
-    muster_type type, const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_allgatherv_start(
-    muster_session *session, muster_scope scope, const void *in, void *out, const size_t *counts,
-    muster_type type, const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_gather_start(muster_session *session,
-                                                            muster_scope scope, const void *in,
-                                                            void *out, size_t count,
-                                                            muster_type type, uint32_t root,
-                                                            const muster_call_options *options,
-                                                            muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_gatherv_start(muster_session *session,
-                                                             muster_scope scope, const void *in,
-                                                             void *out, const size_t *counts,
-                                                             muster_type type, uint32_t root,
-                                                             const muster_call_options *options,
-                                                             muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_scatter_start(muster_session *session,
-                                                             muster_scope scope, const void *in,
-                                                             void *out, size_t count,
-                                                             muster_type type, uint32_t root,
-                                                             const muster_call_options *options,
-                                                             muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_broadcast_start(
-    muster_session *session, muster_scope scope, void *data, size_t count, muster_type type,
-    uint32_t root, const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_alltoall_start(
-    muster_session *session, muster_scope scope, const void *in, void *out, size_t count,
-    muster_type type, const muster_call_options *options, muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_alltoallv_start(
-    muster_session *session, muster_scope scope, const void *in, const size_t *in_counts, void *out,
-    const size_t *out_counts, muster_type type, const muster_call_options *options,
-    muster_operation *ret_operation);
-MUSTER_API MUSTER_CHECKED muster_status muster_barrier_start(muster_session *session,
-                                                             muster_scope scope,
-                                                             const muster_call_options *options,
-                                                             muster_operation *ret_operation);
+ * Blocks and fails as muster_allreduce() does. MUSTER_INVALID also names a wrong range by its
+ * number. */
+MUSTER_STATUS muster_allreduce_ranges(muster_session *session, muster_scope scope,
+                                      const muster_range *ins, const muster_range *outs,
+                                      size_t range_count, muster_type type, muster_op op,
+                                      const muster_call_options *options);
 
-/* Blocks until the operation is done, and returns its status. The limit is the operation's timeout.
- * When its generation ends, an operation in flight ends with MUSTER_REJOIN; its handle stays valid
- * until it is consumed or the session is closed. MUSTER_INVALID: no operation in flight has this
- * handle, or another thread waits for it. */
-MUSTER_API MUSTER_CHECKED muster_status muster_wait(muster_operation operation);
-
-/* The same for at most this time. MUSTER_RETRY: it is still in flight, and can be waited for again.
- */
-MUSTER_API MUSTER_CHECKED muster_status muster_wait_for(muster_operation operation,
-                                                        uint32_t timeout_ms);
-
-/* Does not block. *ret_done: 1 if the operation is done; then the status is the operation's, and
- * the handle is consumed. Else 0 and MUSTER_OK. */
-MUSTER_API MUSTER_CHECKED muster_status muster_test(muster_operation operation, int *ret_done);
-
-/* Blocks until one of the operations, all of one session, is done; *ret_index says which. Its
- * handle is consumed, and the status is its own. MUSTER_INVALID, and none is consumed: an operation
- * is not in flight or stands in the list twice, or the list is empty; *ret_index is unchanged. */
-MUSTER_API MUSTER_CHECKED muster_status muster_wait_any(const muster_operation *operations,
-                                                        size_t count, size_t *ret_index);
-
-/* Gives the handle up: the operation finishes by itself. */
-MUSTER_API MUSTER_CHECKED muster_status muster_detach(muster_operation operation);
+/* Copies the ranges of the root, as if they were one buffer, to the ranges of all members. */
+MUSTER_STATUS muster_broadcast_ranges(muster_session *session, muster_scope scope,
+                                      const muster_range *ranges, size_t range_count,
+                                      muster_type type, uint32_t root,
+                                      const muster_call_options *options);
 
 /* Memory -------------------------------------------------------------------------------------- */
 
@@ -629,7 +601,7 @@ MUSTER_API MUSTER_CHECKED muster_status muster_detach(muster_operation operation
  *
  * Errors: MUSTER_INVALID (more allocations, or too many bytes), MUSTER_FATAL (no memory, no
  * descriptors). */
-MUSTER_API MUSTER_CHECKED muster_status muster_alloc(size_t size_bytes, void **ret_memory);
+MUSTER_STATUS muster_alloc(size_t size_bytes, void **ret_memory);
 
 /* Accepts NULL. No collective may be using the memory. */
 MUSTER_API void muster_free(void *memory);
@@ -642,8 +614,8 @@ MUSTER_API void muster_free(void *memory);
  *
  * Errors: MUSTER_INVALID (a name that is used twice, empty or longer than 63 bytes; more than 1024
  * buffers; memory of a GPU; registered after the first commit or sync), MUSTER_FATAL. */
-MUSTER_API MUSTER_CHECKED muster_status muster_register(muster_session *session, const char *name,
-                                                        void *data, size_t size_bytes);
+MUSTER_STATUS muster_register(muster_session *session, const char *name, void *data,
+                              size_t size_bytes);
 
 /* Copies the registered memory, as the state to return to; then checks, with a small allreduce
  * of all members, whether the membership is to change. All members call it. Blocks. Without
@@ -651,11 +623,11 @@ MUSTER_API MUSTER_CHECKED muster_status muster_register(muster_session *session,
  *
  * Errors: MUSTER_REJOIN (the membership is to change, or a member died; the copy has been made,
  * nothing is lost), MUSTER_ENDED, MUSTER_FATAL. */
-MUSTER_API MUSTER_CHECKED muster_status muster_commit(muster_session *session);
+MUSTER_STATUS muster_commit(muster_session *session);
 
 /* Copies the last commit back to the registered memory. MUSTER_INVALID: nothing was ever committed
  * or synced. */
-MUSTER_API MUSTER_CHECKED muster_status muster_restore(muster_session *session);
+MUSTER_STATUS muster_restore(muster_session *session);
 
 /* Gives the newest committed state to every member that lacks it. All members call it after
  * muster_open() and muster_rejoin(), before they use the state. Blocks. In the first generation all
@@ -666,7 +638,7 @@ MUSTER_API MUSTER_CHECKED muster_status muster_restore(muster_session *session);
  * sizes. In the first generation, where nothing is committed, every member gets it), MUSTER_REJOIN
  * (a member died during the call, or another member's buffers differ: the next generation forms
  * when that one has left), MUSTER_ENDED, MUSTER_FATAL. */
-MUSTER_API MUSTER_CHECKED muster_status muster_sync(muster_session *session);
+MUSTER_STATUS muster_sync(muster_session *session);
 
 /* The version of the state in memory: the first sync is 1, each commit adds 1; 0 before. */
 MUSTER_API uint64_t muster_version_of_state(const muster_session *session);
@@ -683,11 +655,12 @@ typedef muster_status (*muster_function)(muster_session *session, void *user);
  * Returns MUSTER_OK when the work is done on every member, MUSTER_ENDED when this member has left
  * as asked or the job was ended, and otherwise the error of the function, muster_rejoin() or
  * muster_sync(). */
-MUSTER_API MUSTER_CHECKED muster_status muster_run(muster_session *session,
-                                                   muster_function function, void *user);
+MUSTER_STATUS muster_run(muster_session *session, muster_function function, void *user);
 
 #ifdef __cplusplus
 }
 #endif
+
+#include "muster_operations.h" /* IWYU pragma: export */
 
 #endif

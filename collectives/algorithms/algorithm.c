@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectives/algorithms/promises.h"
 #include "collectives/schedule/builder.h"
 #include "worker/base/status.h"
 
@@ -56,6 +57,9 @@ void muster_algorithm_formula(size_t algorithm, const struct muster_plan *plan,
 {
     const struct muster_plan varied = vary(algorithm, plan);
     row_of(algorithm)->generator->formula(&varied, ret_formula);
+    if (muster_promise_needs_closing(&varied)) {
+        muster_promise_add_closing_formula(&varied, ret_formula);
+    }
 }
 
 struct muster_shape muster_algorithm_shape(size_t algorithm, const struct muster_plan *plan)
@@ -217,11 +221,22 @@ muster_status muster_schedule_generate(size_t algorithm, const struct muster_pla
 {
     TRY(muster_plan_check(algorithm, plan));
     const struct muster_plan varied = vary(algorithm, plan);
+    const struct muster_plan bare = muster_promise_plan(&varied);
     struct muster_builder builder;
     muster_builder_init(&varied, &builder);
-    muster_status status = add_steps(row_of(algorithm)->generator, &varied, &builder);
+    muster_promise_begin(&varied, &builder);
+    muster_status status = add_steps(row_of(algorithm)->generator, &bare, &builder);
+    muster_promise_end(&varied, &builder);
     if (status != MUSTER_OK && builder.status == MUSTER_OK) {
         builder.status = status;
     }
-    return muster_builder_finish(&builder, ret_schedule);
+    struct muster_schedule schedule;
+    TRY(muster_builder_finish(&builder, &schedule));
+    status = muster_promise_keep(&varied, &schedule);
+    if (status != MUSTER_OK) {
+        muster_schedule_finish(&schedule);
+        return status;
+    }
+    *ret_schedule = schedule;
+    return MUSTER_OK;
 }

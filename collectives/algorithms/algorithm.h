@@ -118,7 +118,8 @@ void muster_algorithm_print(size_t algorithm, char *ret_name, size_t size);
 const char *muster_algorithm_rounds_text(const struct muster_algorithm *row);
 const char *muster_algorithm_elements_text(const struct muster_algorithm *row);
 
-/* The row's `fits` and formula, with the variant of the algorithm's number. */
+/* The row's `fits` and formula, with the variant of the algorithm's number. The formula has the
+ * closing round, if the plan asks for one, but no copies that keep_input adds. */
 bool muster_algorithm_fits(size_t algorithm, const struct muster_plan *plan, char *ret_why,
                            size_t size);
 void muster_algorithm_formula(size_t algorithm, const struct muster_plan *plan,
@@ -130,7 +131,8 @@ struct muster_shape muster_algorithm_shape(size_t algorithm, const struct muster
 /* MUSTER_INVALID: muster_schedule_generate() would refuse the plan. */
 MUSTER_CHECKED muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan);
 
-/* Generates the schedule of plan->rank. The caller finishes it. MUSTER_INVALID: rank or root out
+/* Generates the schedule of plan->rank, with the promises that the plan asks for. The caller
+ * finishes it. MUSTER_INVALID: rank or root out
  * of range, counts that overflow, an algorithm that does not fit (the text says which ones do). */
 MUSTER_CHECKED muster_status muster_schedule_generate(size_t algorithm,
                                                       const struct muster_plan *plan,

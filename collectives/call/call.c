@@ -53,6 +53,33 @@ static unsigned compression_of(const struct muster_call *call)
     return compression != 0 ? compression : MUSTER_COMPRESSION_NONE;
 }
 
+/* The first of these flags that differs, or else the compression, which lies in further ones. */
+static void print_flags(const struct muster_call *here, const struct muster_call *there,
+                        uint8_t mask, char *ret_text, size_t size)
+{
+    static const struct {
+        uint8_t flag;
+        const char *name;
+    } flags[] = {{MUSTER_CALL_ORDERED, "reproducible"},
+                 {MUSTER_CALL_KEEPS_INPUT, "keep_input"},
+                 {MUSTER_CALL_FINISHES_TOGETHER, "finish_together"},
+                 {MUSTER_CALL_TUNED, "tuning"}};
+    (void)snprintf(ret_text, size, "compression %s here, %s there",
+                   muster_compression_name(compression_of(here)),
+                   muster_compression_name(compression_of(there)));
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        bool mine = has_flag(here, flags[i].flag);
+        if ((flags[i].flag & mask) != 0 && mine != has_flag(there, flags[i].flag)) {
+            (void)snprintf(ret_text, size, "%s %s here, %s there", flags[i].name, yes_or_no(mine),
+                           yes_or_no(!mine));
+            return;
+        }
+    }
+}
+
+/* All flags but the one that the library sets itself. */
+enum { ASKED = (uint8_t)~MUSTER_CALL_TUNED };
+
 /* Compares what a user is most likely to have got wrong first. */
 bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
                          char *ret_text, size_t size)
@@ -81,23 +108,15 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
     } else if (here->root != there->root) {
         (void)snprintf(ret_text, size, "root %" PRIu32 " here, %" PRIu32 " there", here->root,
                        there->root);
-    } else if (has_flag(here, MUSTER_CALL_ORDERED) != has_flag(there, MUSTER_CALL_ORDERED)) {
-        (void)snprintf(ret_text, size, "reproducible %s here, %s there",
-                       yes_or_no(has_flag(here, MUSTER_CALL_ORDERED)),
-                       yes_or_no(has_flag(there, MUSTER_CALL_ORDERED)));
-    } else if (compression_of(here) != compression_of(there)) {
-        (void)snprintf(ret_text, size, "compression %s here, %s there",
-                       muster_compression_name(compression_of(here)),
-                       muster_compression_name(compression_of(there)));
+    } else if (((here->flags ^ there->flags) & ASKED) != 0) {
+        print_flags(here, there, ASKED, ret_text, size);
     } else if (here->algorithm != there->algorithm) {
         char names[2][MUSTER_ALGORITHM_NAME_SIZE];
         muster_algorithm_print(here->algorithm, names[0], sizeof names[0]);
         muster_algorithm_print(there->algorithm, names[1], sizeof names[1]);
         (void)snprintf(ret_text, size, "algorithm %s here, %s there", names[0], names[1]);
     } else if (here->flags != there->flags) {
-        (void)snprintf(ret_text, size, "tuning %s here, %s there",
-                       yes_or_no(has_flag(here, MUSTER_CALL_TUNED)),
-                       yes_or_no(has_flag(there, MUSTER_CALL_TUNED)));
+        print_flags(here, there, MUSTER_CALL_TUNED, ret_text, size);
     } else {
         return true;
     }

@@ -6,9 +6,12 @@
 
 /* Flags of a call. */
 enum {
-    MUSTER_CALL_ORDERED = 1,           /* reproducible: reduced in the reduction order (shape.h) */
-    MUSTER_CALL_TUNED = 2,             /* an autotune run is measuring such calls */
-    MUSTER_CALL_COMPRESSION_SHIFT = 2, /* from this bit on: muster_compression, 0 for none */
+    MUSTER_CALL_ORDERED = 1, /* reproducible: reduced in the reduction order (shape.h) */
+    MUSTER_CALL_TUNED = 2,   /* an autotune run is measuring such calls */
+    /* Promises that all members ask for (call_plan.h). */
+    MUSTER_CALL_KEEPS_INPUT = 4,
+    MUSTER_CALL_FINISHES_TOGETHER = 8,
+    MUSTER_CALL_COMPRESSION_SHIFT = 4, /* bits 4 to 7: muster_compression, 0 for none */
 };
 
 /* What all members of a context must agree on for one operation; sent in every frame. */
@@ -17,7 +20,7 @@ struct muster_call {
     uint8_t type;       /* muster_type */
     uint8_t op;         /* muster_op; 0 where the collective does not reduce */
     uint8_t flags;      /* MUSTER_CALL_ORDERED and the others */
-    uint8_t inputs; /* buffers that each member reduces to one first; 0 where nothing is reduced */
+    uint8_t inputs;     /* of an average: buffers that each member reduces to one first; else 0 */
     uint32_t algorithm; /* its number: see collectives/algorithms/algorithm.h */
     uint32_t root;      /* 0 if the collective has none */
     uint64_t count;     /* the caller's count, elements; or MUSTER_CALL_LISTED with a checksum */

@@ -20,9 +20,12 @@ struct muster_plan {
     const uint64_t *input_bounds;    /* borrowed, or NULL */
     const uint64_t *output_bounds;   /* borrowed, or NULL */
     const uint32_t *reduction_order; /* borrowed, or NULL */
-    /* INPUT and OUTPUT share memory. It matters in alltoall(v) and pairwise_exchange only, which
-     * then need scratch for a copy; in all other collectives a schedule is right either way. */
+    /* INPUT and OUTPUT share memory. It matters in alltoall(v) and pairwise_exchange, which then
+     * need scratch for a copy, and where the input is kept; else a schedule is right either way. */
     bool in_place;
+    /* Promises that the schedules make; the same on all ranks. */
+    bool keep_input;      /* collectives/schedule/keep_input.h; out of place it costs nothing */
+    bool finish_together; /* no rank finishes before all have started */
     const struct muster_memory_reach *memory; /* borrowed; NULL: the ranks share no memory */
     uint32_t variant; /* of the algorithm, if it has variants; set by muster_schedule_generate() and
                          its like, from the algorithm's number */

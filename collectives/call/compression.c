@@ -74,7 +74,7 @@ struct muster_packing muster_packing_of(muster_compression compression, uint64_t
                                    .block_packs = (block_elements + elements - 1) / elements};
 }
 
-struct muster_span muster_packing_elements(const struct muster_packing *packing,
+struct muster_span muster_packing_elements(const struct muster_packing *packing, bool blocks,
                                            struct muster_span packs, uint64_t *ret_packs)
 {
     uint64_t each = muster_pack_elements(packing->compression);
@@ -84,6 +84,7 @@ struct muster_span muster_packing_elements(const struct muster_packing *packing,
     uint64_t count = packs.count < left ? packs.count : left;
     uint64_t elements = packing->block_elements - first * each;
     *ret_packs = count;
+    block = blocks && packing->order != NULL ? packing->order[block] : block;
     return (struct muster_span){
         .offset = block * packing->block_elements + first * each,
         .count = elements < count * each ? elements : count * each,

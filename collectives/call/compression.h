@@ -23,6 +23,8 @@ enum {
 /* How the blocks of one call are cut into packs. Zeroed: the call is not compressed. */
 struct muster_packing {
     muster_compression compression;
+    const uint32_t *order;   /* the caller's number of each block of the schedule, in a buffer that
+                                has blocks; borrowed; NULL: the same */
     uint64_t block_elements; /* of each block; of the whole call where there are no blocks */
     uint64_t block_packs;
 };
@@ -49,9 +51,10 @@ uint32_t muster_pack_bytes(muster_compression compression);
 /* For blocks of so many elements. */
 struct muster_packing muster_packing_of(muster_compression compression, uint64_t block_elements);
 
-/* The elements in the packs of the span, as far as the block of its first pack reaches. *ret_packs:
- * how many packs those are. */
-struct muster_span muster_packing_elements(const struct muster_packing *packing,
+/* The elements in the packs of the span, as far as the block of its first pack reaches: where they
+ * are in the caller's buffer. blocks: the buffer has a block for each rank. *ret_packs: how many
+ * packs those are. */
+struct muster_span muster_packing_elements(const struct muster_packing *packing, bool blocks,
                                            struct muster_span packs, uint64_t *ret_packs);
 
 #endif

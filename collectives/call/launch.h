@@ -10,10 +10,11 @@
 
 #include "collectives/call/call.h"
 #include "collectives/call/compression.h"
+#include "collectives/call/range_list.h"
 #include "collectives/call/reduction.h"
 #include "collectives/call/shape.h"
 
-struct muster_gpu_memory; /* worker/device/cuda/gpu.h */
+struct muster_device_memory; /* worker/device/devices.h */
 
 /* The sizes of the caller's buffers on this rank; all buffers of a side have the same size. */
 struct muster_buffer_sizes {
@@ -29,6 +30,9 @@ struct muster_launch {
     struct muster_packing packing; /* zeroed: the call is not compressed; else its schedule counts
                                       packs, and scratch is for packs */
     uint64_t contributions;        /* input buffers of all ranks together */
+    /* The call is in place, and keeps its input: `out` gets whole elements of the result only
+     * (collectives/schedule/keep_input.h). */
+    bool keeps;
 
     uint64_t generation;
     uint64_t sequence;       /* of the operation in its context */
@@ -38,14 +42,18 @@ struct muster_launch {
     const void
         *in;   /* INPUT of the schedule; the caller's buffer, or what was gathered from several */
     void *out; /* OUTPUT of the schedule */
+    /* Several ranges as INPUT or OUTPUT; in and out are then only the first ones of them, and the
+     * two lists are one if the call is in place. Borrowed. NULL: in and out are all there is. */
+    const struct muster_range_list *in_ranges, *out_ranges;
     void *scratch; /* SCRATCH of the schedule, as long as it needs */
     /* Of a compressed call, whose schedule counts packs: room for the packs of INPUT and then of
      * OUTPUT. */
     void *packs;
-    /* The allocation that `in` or `out` lies in, if it is memory of a GPU that all links of the
+    /* The allocation that `in` or `out` lies in, if it is memory of a device that all links of the
      * operation can read; NULL: memory of the host. Borrowed. */
-    const struct muster_gpu_memory *in_gpu, *out_gpu;
+    const struct muster_device_memory *in_memory, *out_memory;
     int64_t deadline_ns; /* of muster_clock_ns() */
+    int32_t priority;    /* of its messages */
 };
 
 #endif

@@ -45,13 +45,42 @@ static muster_status set_bounds(const struct muster_request *request, uint32_t r
     return MUSTER_OK;
 }
 
+static bool keeps_input(const struct muster_request *request)
+{
+    return request->keep_input && muster_collective_overwrites_input(request->collective);
+}
+
+/* Whether the schedule is another one because INPUT and OUTPUT share memory. The OUTPUT of a
+ * reduce_scatter may begin anywhere in INPUT: where it is kept, that is taken for granted. */
+static bool in_place_matters(const struct muster_request *request)
+{
+    bool matters = muster_collective_in_place_counts(request->collective) || keeps_input(request);
+    return matters && (request->in == request->out || request->collective == MUSTER_REDUCE_SCATTER);
+}
+
+/* Nothing of these is asked for where it makes no difference. */
+static uint32_t promise_flags(const struct muster_request *request)
+{
+    bool closes = request->finish_together && !muster_collective_synchronizes(request->collective);
+    return (keeps_input(request) ? MUSTER_KEY_KEEP_INPUT : 0U) |
+           (closes ? MUSTER_KEY_FINISH_TOGETHER : 0U);
+}
+
+static uint32_t compression_flags(const struct muster_request *request)
+{
+    uint32_t compression = (uint32_t)request->compression;
+    return muster_compresses(request->compression)
+               ? (compression < MUSTER_COMPRESSION_COUNT ? compression : UINT8_MAX)
+                     << MUSTER_KEY_COMPRESSION_SHIFT
+               : 0U;
+}
+
 muster_status muster_request_key(const struct muster_request *request, uint32_t ranks,
                                  struct muster_request_key *ret_key)
 {
     enum muster_collective collective = request->collective;
     bool barrier = collective == MUSTER_BARRIER;
     bool reduces = muster_collective_reduces(collective);
-    bool in_place = request->in == request->out && muster_collective_in_place_counts(collective);
     /* Integers, and the smallest and largest of floats, are the same in any order. */
     bool ordered = request->reproducible && reduces && muster_type_is_float(request->type) &&
                    request->op != MUSTER_MIN && request->op != MUSTER_MAX;
@@ -62,13 +91,10 @@ muster_status muster_request_key(const struct muster_request *request, uint32_t 
     ret_key->op = reduces ? (uint32_t)request->op : 0;
     ret_key->algorithm = 0;
     ret_key->buffer_count = request->buffer_count;
-    ret_key->flags = (in_place ? MUSTER_KEY_IN_PLACE : 0U) | (ordered ? MUSTER_KEY_ORDERED : 0U) |
-                     (request->untuned ? MUSTER_KEY_UNTUNED : 0U);
-    if (muster_compresses(request->compression)) {
-        uint32_t compression = (uint32_t)request->compression;
-        ret_key->flags |= (compression < MUSTER_COMPRESSION_COUNT ? compression : UINT8_MAX)
-                          << MUSTER_KEY_COMPRESSION_SHIFT;
-    }
+    ret_key->flags = (in_place_matters(request) ? MUSTER_KEY_IN_PLACE : 0U) |
+                     (ordered ? MUSTER_KEY_ORDERED : 0U) |
+                     (request->untuned ? MUSTER_KEY_UNTUNED : 0U) | promise_flags(request) |
+                     compression_flags(request);
     TRY(set_bounds(request, ranks, ret_key));
     if (request->algorithm != NULL) {
         size_t number;
@@ -202,15 +228,19 @@ static uint8_t buffers_of(const struct muster_request_key *key)
 static struct muster_call describe(const struct muster_request_key *key,
                                    const struct muster_shape *shape)
 {
-    bool reduces = muster_collective_reduces(shape->collective);
+    bool averages = muster_collective_reduces(shape->collective) && key->op == MUSTER_AVERAGE;
+    bool closes = (key->flags & MUSTER_KEY_FINISH_TOGETHER) != 0;
     return (struct muster_call){
         .collective = (uint8_t)key->collective,
         .type = (uint8_t)key->type,
         .op = (uint8_t)key->op,
-        .flags = (uint8_t)(((key->flags & MUSTER_KEY_ORDERED) != 0 ? MUSTER_CALL_ORDERED : 0) |
-                           (key->flags >> MUSTER_KEY_COMPRESSION_SHIFT)
-                               << MUSTER_CALL_COMPRESSION_SHIFT),
-        .inputs = reduces ? buffers_of(key) : 0,
+        .flags =
+            (uint8_t)(((key->flags & MUSTER_KEY_ORDERED) != 0 ? MUSTER_CALL_ORDERED : 0U) |
+                      ((key->flags & MUSTER_KEY_KEEP_INPUT) != 0 ? MUSTER_CALL_KEEPS_INPUT : 0U) |
+                      (closes ? MUSTER_CALL_FINISHES_TOGETHER : 0U) |
+                      (key->flags >> MUSTER_KEY_COMPRESSION_SHIFT)
+                          << MUSTER_CALL_COMPRESSION_SHIFT),
+        .inputs = averages ? buffers_of(key) : 0,
         .root = shape->root,
         .count = agreed_count(shape),
     };
@@ -226,10 +256,17 @@ static muster_status check_data(const struct muster_request_key *key,
     return measure(shape, (muster_type)key->type, ret_sizes);
 }
 
+static bool keeps_in_place(const struct muster_request_key *key)
+{
+    const uint32_t both = MUSTER_KEY_KEEP_INPUT | MUSTER_KEY_IN_PLACE;
+    return (key->flags & both) == both;
+}
+
 muster_status muster_request_check(const struct muster_request_key *key, uint32_t rank,
                                    uint32_t ranks, struct muster_launch *ret_launch)
 {
     struct muster_launch launch = {.shape = muster_request_key_shape(key, rank, ranks),
+                                   .keeps = keeps_in_place(key),
                                    .contributions = (uint64_t)ranks * buffers_of(key)};
     TRY(muster_shape_check(&launch.shape));
     if (key->collective != MUSTER_BARRIER) {

@@ -13,6 +13,8 @@
 #include "collectives/call/compression.h"
 #include "collectives/call/launch.h"
 
+struct muster_given_ranges; /* request_ranges.h */
+
 /* Unused fields are 0; a broadcast's data is `out`. Root and count are those of struct
  * muster_shape. */
 struct muster_request {
@@ -20,6 +22,11 @@ struct muster_request {
     const void *in;
     void *out;
     uint64_t count;
+    /* Instead of in, out and count: several ranges (request_ranges.h), which are to be bound first;
+     * or NULL. */
+    const struct muster_given_ranges *ranges;
+    /* Bound ones: what lies where in and out begin; see struct muster_launch. */
+    const struct muster_range_list *in_ranges, *out_ranges;
     /* Instead of count: the elements of each block of a buffer, [ranks], borrowed until the call
      * returns; or NULL. */
     const size_t *in_counts;
@@ -39,7 +46,10 @@ struct muster_request {
     muster_compression compression;
     bool untuned;      /* choose by predicted cost, whatever autotuning has found */
     bool reproducible; /* the result depends on the members' `order` only */
+    bool keep_input;   /* promises: see muster_plan */
+    bool finish_together;
     int64_t deadline_ns;
+    int32_t priority; /* of its messages on a link: a higher one goes first */
 };
 
 /* The factors of the request; 1 where there is none. */
@@ -60,7 +70,9 @@ enum muster_key_flag {
     MUSTER_KEY_UNTUNED = 4,
     MUSTER_KEY_INPUT_BOUNDS = 8,
     MUSTER_KEY_OUTPUT_BOUNDS = 16,
-    MUSTER_KEY_NAMED = 32,            /* the algorithm is named, not selected */
+    MUSTER_KEY_NAMED = 32, /* the algorithm is named, not selected */
+    MUSTER_KEY_KEEP_INPUT = 64,
+    MUSTER_KEY_FINISH_TOGETHER = 128, /* and it needs a closing round */
     MUSTER_KEY_COMPRESSION_SHIFT = 8, /* from this bit on: muster_compression, 0 for none */
 };
 

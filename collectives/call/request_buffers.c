@@ -57,11 +57,15 @@ bool muster_buffers_overlap(const void *one, uint64_t one_bytes, const void *oth
     return a < b + other_bytes && b < a + one_bytes;
 }
 
-/* Checks `in` and `out`: not missing, and one in place of the other or disjoint. */
+/* Checks `in` and `out`: not missing, and one in place of the other or disjoint. Those in ranges
+ * have been checked when the ranges were bound. */
 static muster_status check_one(const struct muster_request *request,
                                const struct muster_buffer_sizes *sizes)
 {
     bool broadcast = request->collective == MUSTER_BROADCAST;
+    if (request->in_ranges != NULL || request->out_ranges != NULL) {
+        return MUSTER_OK;
+    }
     if (broadcast && request->in != NULL && request->in != request->out) {
         return muster_error_set(MUSTER_INVALID, "a broadcast has one buffer");
     }

@@ -94,6 +94,27 @@ bool muster_collective_in_place_counts(enum muster_collective collective)
            collective == MUSTER_PAIRWISE_EXCHANGE;
 }
 
+bool muster_collective_overwrites_input(enum muster_collective collective)
+{
+    return muster_collective_reduces(collective) || muster_collective_in_place_counts(collective);
+}
+
+bool muster_collective_synchronizes(enum muster_collective collective)
+{
+    switch (collective) {
+    case MUSTER_ALLREDUCE:
+    case MUSTER_REDUCE_SCATTER:
+    case MUSTER_ALLGATHER:
+    case MUSTER_ALLGATHERV:
+    case MUSTER_ALLTOALL:
+    case MUSTER_ALLTOALLV:
+    case MUSTER_BARRIER:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Buffers -------------------------------------------------------------------------------------- */
 
 static struct muster_span block_of(const struct muster_shape *shape, const uint64_t *bounds,

@@ -97,6 +97,15 @@ bool muster_collective_needs_bounds(enum muster_collective collective);
  * others are received early: alltoall(v) and pairwise_exchange. */
 bool muster_collective_in_place_counts(enum muster_collective collective);
 
+/* True if in an in-place call OUTPUT has elements of INPUT that the result changes: where inputs
+ * are reduced or exchanged. In the others a rank's own block is the same before and after. */
+bool muster_collective_overwrites_input(enum muster_collective collective);
+
+/* True if no rank finishes before all ranks have started, whatever the algorithm and the counts
+ * are: each rank's result needs all ranks, and empty messages are sent, too. The tests prove it of
+ * every algorithm. Of the others some ranks only send, or need the root only. */
+bool muster_collective_synchronizes(enum muster_collective collective);
+
 /* True if the rank's INPUT is part of the result; only in a broadcast some are not. */
 bool muster_shape_contributes(const struct muster_shape *shape);
 

@@ -128,27 +128,33 @@ static muster_status check_races(const struct muster_shape *shapes, const struct
 }
 
 /* Out of place and in place. Values are walked a second time only if in place they could differ. */
-static muster_status check_both(const struct muster_shape *shapes, const struct muster_walk *walk)
+static muster_status check_both(const struct muster_shape *shapes, const struct muster_walk *walk,
+                                const struct muster_values_observer *observer)
 {
     bool in_place_differs = false;
     TRY(check_races(shapes, walk, false));
-    TRY(muster_check_values(shapes, walk, false, NULL, &in_place_differs));
+    TRY(muster_check_values(shapes, walk, false, observer, &in_place_differs));
     TRY(check_races(shapes, walk, true));
-    return in_place_differs ? muster_check_values(shapes, walk, true, NULL, NULL) : MUSTER_OK;
+    return in_place_differs ? muster_check_values(shapes, walk, true, observer, NULL) : MUSTER_OK;
 }
 
 static muster_status check_walk(const struct muster_shape *shapes, const struct muster_walk *walk,
-                                bool in_place)
+                                bool in_place, unsigned promises)
 {
+    const struct muster_values_observer kept = muster_input_kept_observer(shapes);
+    bool keeps = (promises & MUSTER_CHECK_INPUT_KEPT) != 0;
+    const struct muster_values_observer *observer = keeps ? &kept : NULL;
     if (!muster_collective_in_place_counts(shapes[0].collective)) {
-        return check_both(shapes, walk);
+        return check_both(shapes, walk, observer);
     }
     TRY(check_races(shapes, walk, in_place));
-    return muster_check_values(shapes, walk, in_place, NULL, NULL);
+    TRY(muster_check_values(shapes, walk, in_place, in_place ? observer : NULL, NULL));
+    return keeps && in_place ? muster_check_late_output(walk) : MUSTER_OK;
 }
 
 static muster_status prove(const struct muster_shape *shapes,
-                           const struct muster_schedule *schedules, uint32_t ranks, bool in_place)
+                           const struct muster_schedule *schedules, uint32_t ranks, bool in_place,
+                           unsigned promises)
 {
     if (ranks == 0 || ranks > MUSTER_RANKS_MAX) {
         return muster_error_set(MUSTER_INVALID, "%" PRIu32 " ranks, must be 1..%d", ranks,
@@ -157,8 +163,10 @@ static muster_status prove(const struct muster_shape *shapes,
     TRY(check_form(shapes, schedules, ranks));
     struct muster_walk walk;
     TRY(muster_walk_init(schedules, ranks, &walk));
-    muster_status status = check_walk(shapes, &walk, in_place);
-    if (status == MUSTER_OK && shapes[0].collective == MUSTER_BARRIER) {
+    muster_status status = check_walk(shapes, &walk, in_place, promises);
+    bool together =
+        shapes[0].collective == MUSTER_BARRIER || (promises & MUSTER_CHECK_FINISH_TOGETHER) != 0;
+    if (status == MUSTER_OK && together) {
         status = muster_check_barrier(&walk);
     }
     muster_walk_finish(&walk);
@@ -169,7 +177,15 @@ muster_status muster_check(const struct muster_shape *shapes,
                            const struct muster_schedule *schedules, uint32_t ranks, bool in_place,
                            struct muster_check_result *ret_result)
 {
-    muster_status status = prove(shapes, schedules, ranks, in_place);
+    return muster_check_promises(shapes, schedules, ranks, in_place, 0, ret_result);
+}
+
+muster_status muster_check_promises(const struct muster_shape *shapes,
+                                    const struct muster_schedule *schedules, uint32_t ranks,
+                                    bool in_place, unsigned promises,
+                                    struct muster_check_result *ret_result)
+{
+    muster_status status = prove(shapes, schedules, ranks, in_place, promises);
     if (status != MUSTER_OK && status != MUSTER_INVALID) {
         return status;
     }

@@ -12,6 +12,10 @@
  * - INPUT is never written, except in place; and all of this holds in place too.
  * - No rank leaves a barrier before all ranks have entered it.
  *
+ * And, where it is asked for, the promises of schedules:
+ * - Input kept, as collectives/schedule/keep_input.h defines it.
+ * - Nobody finishes before all have started.
+ *
  * Pure and sequential. Memory grows with all ranks' steps and with the number of different partial
  * results; a partial result that does not count consecutive ranks takes ranks / 8 bytes more.
  */
@@ -30,6 +34,11 @@ struct muster_check_result {
     uint64_t messages_sent_max;
 };
 
+enum muster_check_promise {
+    MUSTER_CHECK_INPUT_KEPT = 1,
+    MUSTER_CHECK_FINISH_TOGETHER = 2,
+};
+
 /* schedules[i] is that of rank i, made for shapes[i]; all are of one call. Where
  * muster_plan.in_place matters, `in_place` says for which of the two the schedules were made;
  * elsewhere both cases are proven. MUSTER_FATAL: no memory. A wrong schedule is a result, not an
@@ -37,5 +46,12 @@ struct muster_check_result {
 MUSTER_CHECKED muster_status muster_check(const struct muster_shape *shapes,
                                           const struct muster_schedule *schedules, uint32_t ranks,
                                           bool in_place, struct muster_check_result *ret_result);
+
+/* Proves these promises, too: of enum muster_check_promise, as a set of bits. That an alltoall(v)
+ * or a pairwise_exchange keeps its input is proven of schedules for calls in place only. */
+MUSTER_CHECKED muster_status muster_check_promises(const struct muster_shape *shapes,
+                                                   const struct muster_schedule *schedules,
+                                                   uint32_t ranks, bool in_place, unsigned promises,
+                                                   struct muster_check_result *ret_result);
 
 #endif

@@ -4,6 +4,7 @@
 #define MUSTER_COLLECTIVES_CHECK_CHECK_PARTS_H
 
 #include "collectives/check/cells.h"
+#include "collectives/check/contents.h"
 #include "collectives/check/walk.h"
 
 /* A layout of one rank's buffers in one array of elements. Out of place they are disjoint; in place
@@ -41,7 +42,14 @@ MUSTER_CHECKED muster_status muster_check_races(const struct muster_shape *shape
                                                 const struct muster_schedule *schedule,
                                                 bool in_place);
 
+/* input_kept.c: an observer of values (contents.h) that allows only results to be written to
+ * OUTPUT. It has the shapes as its user. */
+struct muster_values_observer muster_input_kept_observer(const struct muster_shape *shapes);
+
 /* closing_barrier.c: no rank finishes before all ranks have started. */
 MUSTER_CHECKED muster_status muster_check_barrier(const struct muster_walk *walk);
+
+/* closing_barrier.c: no step writes OUTPUT before its lane knows that all ranks have started. */
+MUSTER_CHECKED muster_status muster_check_late_output(const struct muster_walk *walk);
 
 #endif

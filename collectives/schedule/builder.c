@@ -36,12 +36,14 @@ void muster_builder_init(const struct muster_plan *plan, struct muster_builder *
 
 void muster_builder_set_lane(struct muster_builder *builder, uint16_t lane)
 {
-    if (lane >= MUSTER_LANES_MAX && builder->status == MUSTER_OK) {
-        builder->status = muster_error_set(MUSTER_FATAL, "schedule: lane %u of at most %d", lane,
-                                           MUSTER_LANES_MAX);
+    if (lane >= MUSTER_LANES_MAX - builder->first_lane) {
+        builder->status = builder->status != MUSTER_OK
+                              ? builder->status
+                              : muster_error_set(MUSTER_FATAL, "schedule: lane %u of at most %d",
+                                                 lane, MUSTER_LANES_MAX - builder->first_lane);
         return;
     }
-    builder->lane = lane;
+    builder->lane = (uint16_t)(builder->first_lane + lane);
 }
 
 void muster_builder_next_round(struct muster_builder *builder)

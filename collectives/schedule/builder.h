@@ -24,6 +24,7 @@ struct muster_builder {
     size_t capacity; /* of schedule.steps */
     muster_status status;
     uint16_t lane;
+    uint16_t first_lane;               /* muster_builder_set_lane() counts from it */
     uint32_t rounds[MUSTER_LANES_MAX]; /* rounds of each lane so far, those that have steps */
     bool open[MUSTER_LANES_MAX];       /* further steps go to the lane's last round */
 };
@@ -44,7 +45,7 @@ struct muster_group muster_group_all(const struct muster_plan *plan);
 
 void muster_builder_init(const struct muster_plan *plan, struct muster_builder *ret_builder);
 
-/* Later steps go to this lane, behind those that it has. */
+/* Later steps go to this lane, counted from builder->first_lane, behind those that it has. */
 void muster_builder_set_lane(struct muster_builder *builder, uint16_t lane);
 
 /* Later steps of this lane wait for all earlier ones. A round without steps does not exist. */

@@ -108,14 +108,18 @@ static double predict_us(const struct muster_plan *plan, size_t element_size_byt
     double busy_us = (double)work.calls * CALL_US +
                      copy * muster_cost_bytes_us(work.copied, element_size_bytes, core->copy_GBps) +
                      muster_cost_bytes_us(work.reduced, element_size_bytes, core->reduce_GBps);
-    return (double)work.signals * signal_us + crowd * busy_us;
+    /* A rank that would finish early waits for one more signal. */
+    bool waits = plan->finish_together && !muster_collective_synchronizes(plan->collective);
+    return (double)(work.signals + (waits ? 1 : 0)) * signal_us + crowd * busy_us;
 }
 
 static bool is_possible(const struct muster_plan *plan, size_t element_size_bytes,
                         enum muster_memory_method method)
 {
     if (method == MUSTER_MEMORY_BUFFERS) {
-        return plan->memory->buffers && plan->collective != MUSTER_BARRIER;
+        /* A rank that gives up returns its buffers to its caller, who may change them while others
+         * read. These find out before they return, but may have written to their own by then. */
+        return plan->memory->buffers && plan->collective != MUSTER_BARRIER && !plan->keep_input;
     }
     if (method == MUSTER_MEMORY_SHARES) {
         return plan->collective == MUSTER_ALLREDUCE &&

@@ -20,7 +20,7 @@ enum muster_memory_method {
               one share of all inputs, and puts the result into its area for the
               others; an input larger than an area goes in windows of its size */
     MUSTER_MEMORY_BUFFERS = 3, /* each rank reads straight from the others' buffers; an allreduce
-                                  in shares */
+                                  in shares; not where the input is kept */
 };
 
 /* Bytes of INPUT, on the rank that has most, that a staging area must hold. */

@@ -13,24 +13,15 @@ void muster_tuning_clear(struct muster_tuning *tuning)
     *tuning = (struct muster_tuning){.count = 0};
 }
 
-/* No member can finish such a call before all members have started it. */
-static bool synchronizes(enum muster_collective collective)
+static bool is_tuned(enum muster_collective collective)
 {
-    switch (collective) {
-    case MUSTER_ALLREDUCE:
-    case MUSTER_REDUCE_SCATTER:
-    case MUSTER_ALLGATHER:
-    case MUSTER_ALLTOALL:
-    case MUSTER_BARRIER:
-        return true;
-    default:
-        return false;
-    }
+    return muster_collective_synchronizes(collective) &&
+           !muster_collective_needs_bounds(collective);
 }
 
 bool muster_tuning_suits(const struct muster_plan *plan)
 {
-    return synchronizes(plan->collective) && plan->topology->ranks > 1 &&
+    return is_tuned(plan->collective) && plan->topology->ranks > 1 && !plan->keep_input &&
            (plan->count > 0 || plan->collective == MUSTER_BARRIER) && plan->input_bounds == NULL &&
            plan->output_bounds == NULL;
 }
@@ -117,7 +108,7 @@ void muster_tuning_import(struct muster_tuning *tuning, const struct muster_tune
 static muster_status check_one(const struct muster_tuned *tuned)
 {
     if (tuned->collective >= MUSTER_COLLECTIVE_END ||
-        !synchronizes((enum muster_collective)tuned->collective) || tuned->ordered > 1 ||
+        !is_tuned((enum muster_collective)tuned->collective) || tuned->ordered > 1 ||
         tuned->element_size_bytes == 0 || tuned->size_class >= 2 * 64) {
         return muster_error_set(MUSTER_INVALID,
                                 "tuned: calls of collective %u with elements of %u bytes and "

@@ -47,7 +47,8 @@ struct muster_tuning {
 /* Removes all classes. Accepts zeroed storage, and leaves it zeroed. */
 void muster_tuning_clear(struct muster_tuning *tuning);
 
-/* True if calls of this plan can be tuned. */
+/* True if calls of this plan can be tuned. Calls that keep their input are not: classes do not tell
+ * them from others, and they take another time. */
 bool muster_tuning_suits(const struct muster_plan *plan);
 
 /* The class of the plan's calls. NULL: it has not been added. */

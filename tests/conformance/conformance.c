@@ -22,6 +22,7 @@ int muster_conformance_run(const struct rig_transport *transport)
 {
     struct CMUnitTest tests[TESTS_MAX];
     size_t count = add(tests, 0, conformance_moving, conformance_moving_count);
+    count = add(tests, count, conformance_ranges, conformance_ranges_count);
     count = add(tests, count, conformance_ending, conformance_ending_count);
     count = add(tests, count, conformance_members, conformance_members_count);
     conformance_transport = transport;

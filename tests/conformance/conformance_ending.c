@@ -266,7 +266,7 @@ static void a_withdrawn_receive_is_not_written(void **state)
     rig_finish(&rig);
 }
 
-enum { LONG_BYTES = 16 << 20, BEGUN_BYTES = 1 << 20 };
+enum { LONG_BYTES = 16 << 20, BEGUN_BYTES = 1 << 20, LONG_RUNS = 1024 };
 
 /* A long message, and a thread that withdraws it once it has begun to arrive. */
 struct interruption {
@@ -279,6 +279,9 @@ struct interruption {
     pthread_mutex_t lock;
     struct rig *rig;
     unsigned char *data;
+    struct muster_range_run runs[LONG_RUNS + 1]; /* of the data, the last one first */
+    struct muster_range_list list;
+    bool in_ranges; /* the message is sent out of these */
 };
 
 static void count_pieces(struct muster_transfer *transfer, uint64_t offset_bytes, const void *data,
@@ -362,6 +365,7 @@ static char *send_or_receive(struct rig *rig, uint32_t rank, void *user)
     struct muster_transfer transfer = rank == 0 ? rig_send(rig, 1, 1, in->data, LONG_BYTES)
                                                 : rig_receive(rig, 0, 1, NULL, LONG_BYTES);
     transfer.consume = rank == 0 ? NULL : count_pieces;
+    transfer.ranges = rank == 0 && in->in_ranges ? &in->list : NULL;
     rig_post(rig, rank, rank == 0 ? &sent : &in->counter, &transfer);
     if (rank == in->who) {
         return be_interrupted(rig, rank, in);
@@ -376,12 +380,27 @@ static char *send_or_receive(struct rig *rig, uint32_t rank, void *user)
     return NULL;
 }
 
-static void run_interruption(uint32_t who)
+/* Runs of two sizes. */
+static void cut_data(struct interruption *in)
+{
+    const uint64_t one = LONG_BYTES / LONG_RUNS;
+    for (uint64_t i = 0; i <= LONG_RUNS; i++) {
+        in->runs[i].begin_bytes = i * one + (i % 2 == 1 ? one - 64 : 0);
+    }
+    for (uint64_t i = 0; i < LONG_RUNS; i++) {
+        in->runs[i].address = (char *)in->data + LONG_BYTES - in->runs[i + 1].begin_bytes;
+    }
+    in->list = (struct muster_range_list){.runs = in->runs, .count = LONG_RUNS};
+}
+
+static void run_interruption(uint32_t who, bool in_ranges)
 {
     struct rig rig;
     rig_init(&rig, conformance_transport, 2);
-    struct interruption in = {.who = who, .counter = {.left = 1}, .rig = &rig};
+    struct interruption in = {
+        .who = who, .counter = {.left = 1}, .rig = &rig, .in_ranges = in_ranges};
     in.data = malloc(LONG_BYTES);
+    cut_data(&in);
     memset(in.data, 7, LONG_BYTES);
     sem_init(&in.begun, 0, 0);
     sem_init(&in.called, 0, 0);
@@ -402,13 +421,15 @@ static void run_interruption(uint32_t who)
 static void a_receive_can_be_withdrawn_half_way(void **state)
 {
     (void)state;
-    run_interruption(1);
+    run_interruption(1, false);
+    run_interruption(1, true);
 }
 
 static void a_send_can_be_withdrawn_half_way(void **state)
 {
     (void)state;
-    run_interruption(0);
+    run_interruption(0, false);
+    run_interruption(0, true);
 }
 
 static char *withdraw_after(struct rig *rig, uint32_t rank, void *user)

@@ -15,6 +15,8 @@ extern const struct rig_transport *conformance_transport;
 
 extern const struct CMUnitTest conformance_moving[];
 extern const size_t conformance_moving_count;
+extern const struct CMUnitTest conformance_ranges[];
+extern const size_t conformance_ranges_count;
 extern const struct CMUnitTest conformance_ending[];
 extern const size_t conformance_ending_count;
 extern const struct CMUnitTest conformance_members[];

@@ -6,7 +6,7 @@
 #include "tests/support/pattern.h"
 #include "worker/base/clock.h"
 #include "worker/base/statistics.h"
-#include "worker/device/cuda/gpu.h"
+#include "worker/device/devices.h"
 
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -244,16 +244,16 @@ static void the_time_of_an_allreduce_is_printed(void **state)
 static void whether_memory_can_be_exported_as_a_dma_buf_is_printed(void **state)
 {
     (void)state;
-    struct muster_gpu_memory memory;
+    struct muster_device_memory memory;
     uint64_t address = 0;
     int fd = -1;
     assert_int_equal(cuda.ctx_set_current(context), 0);
     assert_int_equal(cuda.mem_alloc(&address, EXPORTED_BYTES), 0);
-    assert_true(muster_gpu_find(as_pointer(address), &memory));
+    assert_true(muster_device_find(as_pointer(address), &memory));
     assert_in_range(EXPORTED_BYTES, 1, memory.end - memory.begin);
     assert_int_not_equal(memory.id, 0);
     muster_status status =
-        muster_gpu_export(&memory, as_pointer(memory.begin), EXPORTED_BYTES, &fd);
+        memory.device->export_pages(&memory, as_pointer(memory.begin), EXPORTED_BYTES, &fd);
     (void)printf("dma-buf of its memory: %s\n", status == MUSTER_OK ? "yes" : muster_last_error());
     assert_true(status == MUSTER_INVALID || fd >= 0);
     (void)(fd >= 0 && close(fd));

@@ -19,7 +19,8 @@ prefix=$scratch/prefix
 cmake --install "$build" --prefix "$prefix" >/dev/null
 cd "$scratch"
 
-[ "$(ls "$prefix/include")" = muster.h ] || fail "not only muster.h is installed: $(ls "$prefix/include")"
+[ "$(ls "$prefix/include" | xargs)" = "muster.h muster_operations.h" ] ||
+    fail "not only the public headers are installed: $(ls "$prefix/include")"
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig:$prefix/lib64/pkgconfig
 for folder in "$prefix"/lib/*/pkgconfig; do
     PKG_CONFIG_PATH+=:$folder

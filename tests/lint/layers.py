@@ -46,14 +46,14 @@ RULES = {
     "worker/trace/": "worker/muster.h worker/base/",
     "worker/memory/": "worker/muster.h worker/base/",
     "worker/device/": FLOOR + " collectives/call/ collectives/reduce/ collectives/select/host_memory.h",
-    "worker/fabric/": FLOOR + " worker/device/cuda/ collectives/call/call.h",
-    "worker/executor/": FLOOR + " worker/device/cuda/ worker/fabric/fabric.h collectives/call/ collectives/schedule/"
+    "worker/fabric/": FLOOR + " worker/device/devices.h collectives/call/call.h collectives/call/range_list.h",
+    "worker/executor/": FLOOR + " worker/device/devices.h worker/fabric/fabric.h collectives/call/ collectives/schedule/"
                         " collectives/reduce/",
     "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h"
                        " worker/executor/progress_engine.h collectives/",
     "worker/communicator/": FLOOR + " worker/fabric/fabric.h worker/executor/executor.h"
                             " worker/executor/progress_engine.h worker/context/context.h collectives/",
-    "worker/session/": FLOOR + " worker/device/cuda/gpu.h worker/fabric/fabric.h worker/context/context.h"
+    "worker/session/": FLOOR + " worker/device/devices.h worker/fabric/fabric.h worker/context/context.h"
                        " worker/communicator/ elastic/messages/messages.h collectives/",
     "worker/cli/": CORE + " worker/base/clock.h worker/base/option_parse.h elastic/messages/messages.h worker/session/rendezvous_client.h"
                    " worker/session/stored_figures.h",
@@ -65,7 +65,8 @@ RULES = {
     "worker/cli/plan/": CLI + " collectives/",
     "worker/cli/timeline/": CLI,
     "worker/examples/": "muster.h",
-    "worker/muster.h": "",
+    "worker/muster.h": "muster_operations.h",
+    "worker/muster_operations.h": "",
 }
 # Pure: what they decide can be tested and replayed, because time and randomness come in as arguments.
 PURE = ("collectives/", "elastic/", "worker/cli/run/launch_policy.")

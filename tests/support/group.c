@@ -38,9 +38,9 @@ static const char *const transports[] = {
 static void start_fabrics(struct group *group, enum group_transport transport)
 {
     for (uint32_t i = 0; i < group->size; i++) {
-        struct group_member *member = &group->members[i];
+        struct group_member *member = &group->members[group->callers[i]];
         struct muster_peer *peer = &member->peer;
-        *member = (struct group_member){.group = group, .rank = i};
+        *member = (struct group_member){.group = group, .rank = group->callers[i]};
         muster_random_uuid(peer->member);
         (void)snprintf(peer->host, sizeof peer->host, "host%u",
                        muster_topology_locate(&group->topology, i).host);
@@ -71,6 +71,7 @@ static void create_communicators(struct group *group, const char *algorithm)
         const struct muster_communicator_options options = {.fabric = member->fabric,
                                                             .generation = group->generation,
                                                             .topology = &group->topology,
+                                                            .callers = group->callers,
                                                             .peers = peers,
                                                             .rank = i,
                                                             .contribution_numbers = group->orders,
@@ -113,9 +114,24 @@ static void start(struct group *group, enum group_transport transport, uint32_t 
 void group_start(struct group *group, enum group_transport transport, uint32_t hosts,
                  const uint32_t *host_sizes, const char *algorithm)
 {
-    *group = (struct group){.generation = 3};
+    uint32_t in_order[GROUP_SIZE_MAX];
     for (uint32_t i = 0; i < GROUP_SIZE_MAX; i++) {
-        group->orders[i] = i;
+        in_order[i] = i;
+    }
+    group_start_shuffled(group, transport, hosts, host_sizes, in_order, algorithm);
+}
+
+void group_start_shuffled(struct group *group, enum group_transport transport, uint32_t hosts,
+                          const uint32_t *host_sizes, const uint32_t *callers,
+                          const char *algorithm)
+{
+    *group = (struct group){.generation = 3};
+    uint32_t rank = 0;
+    for (uint32_t host = 0; host < hosts; host++) {
+        for (uint32_t i = 0; i < host_sizes[host]; i++, rank++) {
+            group->callers[rank] = callers[rank];
+            group->orders[rank] = rank;
+        }
     }
     start(group, transport, hosts, host_sizes, algorithm);
 }
@@ -127,6 +143,7 @@ void group_start_ordered(struct group *group, enum group_transport transport, ui
     for (uint32_t host = 0, rank = 0; host < hosts; host++) {
         for (uint32_t i = 0; i < host_sizes[host]; i++, rank++) {
             group->orders[rank] = orders[rank];
+            group->callers[rank] = rank;
         }
     }
     start(group, transport, hosts, host_sizes, NULL);

@@ -42,7 +42,8 @@ struct group {
     uint64_t generation;
     uint32_t segment_bytes;
     struct muster_topology topology;
-    uint32_t orders[GROUP_SIZE_MAX]; /* logical numbers, by rank */
+    uint32_t orders[GROUP_SIZE_MAX];  /* logical numbers, by rank */
+    uint32_t callers[GROUP_SIZE_MAX]; /* the member's rank of each rank of the topology */
     struct group_member members[GROUP_SIZE_MAX];
 };
 
@@ -54,6 +55,11 @@ void group_start(struct group *group, enum group_transport transport, uint32_t h
 void group_start_ordered(struct group *group, enum group_transport transport, uint32_t hosts,
                          const uint32_t *host_sizes, const uint32_t *orders,
                          uint32_t segment_bytes);
+/* The rank of the topology i, on the host that comes from that, is member callers[i]. Such a group
+ * cannot be regrouped. */
+void group_start_shuffled(struct group *group, enum group_transport transport, uint32_t hosts,
+                          const uint32_t *host_sizes, const uint32_t *callers,
+                          const char *algorithm);
 /* One host. */
 void group_start_flat(struct group *group, enum group_transport transport, uint32_t size);
 void group_finish(struct group *group);

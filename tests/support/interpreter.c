@@ -381,6 +381,67 @@ bool test_executes_right(const struct test_job *job, const struct muster_schedul
     return true;
 }
 
+/* Elements of INPUT in place are as they were; those that OUTPUT has, too, may be results. */
+static void compare_input(const struct run *run, const struct test_job *job, uint32_t rank,
+                          bool results)
+{
+    const struct machine *machine = &run->machines[rank];
+    const struct muster_shape *shape = &job->shapes[rank];
+    int64_t offset = muster_shape_in_place_offset(shape);
+    int64_t outputs = (int64_t)muster_shape_output_count(shape);
+    if (!muster_shape_contributes(shape)) {
+        return;
+    }
+    for (uint64_t i = 0; i < muster_shape_input_count(shape); i++) {
+        int64_t element = (int64_t)i + offset; /* of OUTPUT */
+        bool is_output = element >= 0 && element < outputs;
+        bool is_result =
+            results && is_output && machine->in[i] == expected(job, rank, (uint64_t)element);
+        if (machine->in[i] != machine->in_copy[i] && !is_result) {
+            wrong(run, "rank %" PRIu32 ": its input[%" PRIu64 "] has changed%s", rank, i,
+                  results ? "" : " early");
+        }
+    }
+}
+
+/* As run_all(), but looks at the inputs after each pass. */
+static void run_and_compare(const struct run *run, const struct test_job *job)
+{
+    for (bool moved = true; moved && run->why[0] == '\0';) {
+        moved = false;
+        for (uint32_t rank = 0; rank < run->ranks; rank++) {
+            if (rank != run->absent && do_one(run, rank)) {
+                moved = true;
+                compare_input(run, job, rank, run->absent == run->ranks);
+            }
+        }
+    }
+}
+
+bool test_keeps_promises(const struct test_job *job, const struct muster_schedule *schedules,
+                         unsigned promises, uint64_t *random, char *ret_why)
+{
+    bool keeps = (promises & MUSTER_CHECK_INPUT_KEPT) != 0;
+    bool together = (promises & MUSTER_CHECK_FINISH_TOGETHER) != 0;
+    ret_why[0] = '\0';
+    for (uint32_t absent = 0; absent <= job->ranks; absent++) {
+        struct run run = {.ranks = job->ranks, .absent = absent, .random = random, .why = ret_why};
+        open_machines(&run, job, schedules, keeps);
+        if (keeps) {
+            run_and_compare(&run, job);
+        } else {
+            run_all(&run);
+        }
+        for (uint32_t rank = 0; together && absent < job->ranks && rank < job->ranks; rank++) {
+            if (rank != absent && is_done(&run.machines[rank])) {
+                wrong(&run, "rank %" PRIu32 " does not wait", rank);
+            }
+        }
+        close_machines(&run);
+    }
+    return ret_why[0] == '\0';
+}
+
 bool test_execute_mixed(const struct test_job *job, bool in_place, test_early early,
                         uint64_t *random, uint64_t *ret_digest, char *ret_why)
 {

@@ -26,6 +26,13 @@ typedef bool (*test_early)(const struct muster_schedule *schedule, size_t step);
 bool test_execute_mixed(const struct test_job *job, bool in_place, test_early early,
                         uint64_t *random, uint64_t *ret_digest, char *ret_why);
 
+/* Runs the schedules as far as they go without each rank in turn, and once with all. False if they
+ * break one of the promises (enum muster_check_promise, as a set of bits), and ret_why says how: a
+ * rank finishes that should wait, input in place has changed while a rank was absent, or an element
+ * in place is ever neither what it was nor the result. */
+bool test_keeps_promises(const struct test_job *job, const struct muster_schedule *schedules,
+                         unsigned promises, uint64_t *random, char *ret_why);
+
 /* True if several executions give what the collective requires, in place and with separate buffers
  * if the call may have both. A barrier is also run once without each rank: then no other rank may
  * finish. */

@@ -36,10 +36,10 @@ static uint32_t version_at(uintptr_t address)
     return 0;
 }
 
-static void *add_region(void *device, const struct muster_gpu_memory *gpu, void *base,
+static void *add_region(void *device, const struct muster_device_memory *memory, void *base,
                         size_t size_bytes)
 {
-    (void)gpu;
+    (void)memory;
     uintptr_t begin = (uintptr_t)base;
     assert_ptr_equal(device, &model);
     assert_true(begin % model.page == 0 && size_bytes % model.page == 0 && size_bytes > 0);
@@ -220,11 +220,12 @@ void model_unmap(size_t first, size_t count)
             continue;
         }
         model.watched[i] = false;
-        struct muster_range *last = &model.log[(model.logged - 1) % LOG_MAX];
+        struct muster_address_range *last = &model.log[(model.logged - 1) % LOG_MAX];
         if (model.logged > logged && last->end == at) {
             last->end = at + model.page;
         } else {
-            model.log[model.logged++ % LOG_MAX] = (struct muster_range){at, at + model.page};
+            model.log[model.logged++ % LOG_MAX] =
+                (struct muster_address_range){at, at + model.page};
         }
     }
 }

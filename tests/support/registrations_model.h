@@ -50,7 +50,7 @@ extern struct model {
     } pieces[PIECES];
     uint32_t last_version;
     /* The unmap watch: a log of the unmapped ranges. */
-    struct muster_range log[LOG_MAX];
+    struct muster_address_range log[LOG_MAX];
     uint64_t logged;
     bool busy;    /* an unmap is in progress: the log cannot be read */
     bool forgets; /* the log has overflowed */

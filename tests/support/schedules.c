@@ -32,6 +32,8 @@ struct test_job test_job_create(size_t algorithm, const struct muster_plan *plan
     struct test_job job = {.algorithm = algorithm,
                            .ranks = ranks,
                            .in_place = plan->in_place,
+                           .promises = (plan->keep_input ? MUSTER_CHECK_INPUT_KEPT : 0U) |
+                                       (plan->finish_together ? MUSTER_CHECK_FINISH_TOGETHER : 0U),
                            .plans = room(ranks, sizeof *job.plans),
                            .shapes = room(ranks, sizeof *job.shapes),
                            .schedules = room(ranks, sizeof *job.schedules),
@@ -91,7 +93,9 @@ struct muster_check_result test_check(const struct test_job *job,
                                       const struct muster_schedule *schedules)
 {
     struct muster_check_result result;
-    must(muster_check(job->shapes, schedules, job->ranks, job->in_place, &result), "check");
+    must(muster_check_promises(job->shapes, schedules, job->ranks, job->in_place, job->promises,
+                               &result),
+         "check");
     return result;
 }
 
@@ -106,8 +110,10 @@ struct muster_check_result test_prove(const struct test_job *job)
         for (uint32_t host = 0; host < plan->topology->hosts; host++) {
             (void)fprintf(stderr, " %" PRIu32, plan->topology->host_sizes[host]);
         }
-        (void)fprintf(stderr, " }, count %" PRIu64 ", root %" PRIu32 "%s%s: %s\n", plan->count,
+        (void)fprintf(stderr, " }, count %" PRIu64 ", root %" PRIu32 "%s%s%s%s: %s\n", plan->count,
                       plan->root, plan->in_place ? ", in place" : "",
+                      plan->keep_input ? ", input kept" : "",
+                      plan->finish_together ? ", finishing together" : "",
                       plan->input_bounds != NULL || plan->output_bounds != NULL ? ", uneven" : "",
                       result.why);
     }

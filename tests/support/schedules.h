@@ -11,6 +11,7 @@ struct test_job {
     size_t algorithm;
     uint32_t ranks;
     bool in_place;
+    unsigned promises;                 /* to be checked: those of the plan */
     struct muster_plan *plans;         /* [ranks] */
     struct muster_shape *shapes;       /* [ranks] */
     struct muster_schedule *schedules; /* [ranks] */

@@ -150,7 +150,8 @@ struct walk {
 };
 
 /* Call number i of an algorithm: i stands for a count and a way of placing the buffers. The type,
- * the operation, the root and, where there is a choice, even or uneven blocks vary with each call.
+ * the operation, the promises, the root and, where there is a choice, even or uneven blocks vary
+ * with each call.
  */
 static void run_call(struct walk *walk, size_t algorithm, size_t i)
 {
@@ -171,6 +172,8 @@ static void run_call(struct walk *walk, size_t algorithm, size_t i)
     bool uneven = muster_collective_needs_bounds(collective) ||
                   (collective == MUSTER_REDUCE_SCATTER && (i / ways) % 2 == 1);
     const size_t call = walk->calls[collective]++;
+    request.keep_input = call % 3 == 1;
+    request.finish_together = call % 4 == 1;
     pattern_pair(call % pattern_pairs(), &request.type, &request.op);
     if (muster_collective_has_root(request.collective)) {
         request.root = (uint32_t)(call % member->group->size);
@@ -262,7 +265,12 @@ void sweep_shape(const struct sweep_shape *shape, const struct sweep *sweep)
 {
     struct job job = {.sweep = sweep};
     struct group group;
-    group_start(&group, transports[sweep->place], shape->hosts, shape->host_sizes, NULL);
+    if (sweep->callers != NULL) {
+        group_start_shuffled(&group, transports[sweep->place], shape->hosts, shape->host_sizes,
+                             sweep->callers, NULL);
+    } else {
+        group_start(&group, transports[sweep->place], shape->hosts, shape->host_sizes, NULL);
+    }
     memcpy(job.calls, calls_made, sizeof job.calls);
     group_each(&group, sweep_member, &job);
     group_finish(&group);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/call/host_order.h"
+#include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 #include "worker/communicator/scope_group.h"
@@ -11,13 +13,18 @@
 
 /* Creating ------------------------------------------------------------------------------------- */
 
+/* Of the global scope callers see the order that they gave; the local and the cross one are in the
+ * order of the topology. */
 static muster_status create_scope(struct muster_communicator *communicator, muster_scope scope,
                                   const char *algorithm)
 {
     static const char *const names[MUSTER_SCOPE_COUNT] = {"global", "local", "cross"};
     struct muster_scope_group group;
     TRY(muster_scope_group_init(&communicator->topology, communicator->contribution_numbers,
-                                communicator->rank, scope, &group));
+                                communicator->topology_ranks[communicator->rank], scope, &group));
+    for (uint32_t i = 0; i < group.topology.ranks; i++) {
+        group.ranks[i] = communicator->callers[group.ranks[i]];
+    }
     const struct muster_context_options options = {
         .fabric = communicator->fabric,
         .engine = communicator->engine,
@@ -27,6 +34,7 @@ static muster_status create_scope(struct muster_communicator *communicator, must
         .topology = &group.topology,
         .ranks = group.ranks,
         .rank = group.rank,
+        .callers = scope == MUSTER_GLOBAL ? communicator->callers : NULL,
         .model = &communicator->figures.model,
         .algorithm = algorithm,
         .member_orders = group.contribution_numbers,
@@ -34,6 +42,27 @@ static muster_status create_scope(struct muster_communicator *communicator, must
     muster_status status = muster_context_create(&options, &communicator->contexts[scope]);
     muster_scope_group_finish(&group);
     return status;
+}
+
+static muster_status fill_ranks(struct muster_communicator *communicator,
+                                const struct muster_communicator_options *options)
+{
+    uint32_t ranks = options->topology->ranks;
+    communicator->contribution_numbers = calloc(ranks, sizeof *communicator->contribution_numbers);
+    communicator->callers = calloc(ranks, sizeof *communicator->callers);
+    communicator->topology_ranks = calloc(ranks, sizeof *communicator->topology_ranks);
+    if (communicator->contribution_numbers == NULL || communicator->callers == NULL ||
+        communicator->topology_ranks == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for %u members", ranks);
+    }
+    for (uint32_t i = 0; i < ranks; i++) {
+        uint32_t rank = options->callers != NULL ? options->callers[i] : i;
+        communicator->callers[i] = rank;
+        communicator->topology_ranks[rank] = i;
+        communicator->contribution_numbers[i] =
+            options->contribution_numbers != NULL ? options->contribution_numbers[rank] : rank;
+    }
+    return MUSTER_OK;
 }
 
 static muster_status fill(struct muster_communicator *communicator,
@@ -47,19 +76,15 @@ static muster_status fill(struct muster_communicator *communicator,
         .hosts_digest = options->hosts_digest,
         .shape_digest = options->shape_digest,
         .timeout_ms = options->timeout_ms,
-        .contribution_numbers = calloc(ranks, sizeof *communicator->contribution_numbers),
         .next_context = MUSTER_SCOPE_COUNT,
     };
     muster_figures_init(&communicator->figures);
-    if (communicator->contribution_numbers == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory for %u members", ranks);
-    }
-    for (uint32_t rank = 0; rank < ranks; rank++) {
-        communicator->contribution_numbers[rank] =
-            options->contribution_numbers != NULL ? options->contribution_numbers[rank] : rank;
-    }
+    TRY(fill_ranks(communicator, options));
     TRY(muster_topology_init_copy(options->topology, &communicator->topology));
     TRY(muster_progress_engine_create(options->fabric, &communicator->engine));
+    if (options->keeps_watch) {
+        TRY(muster_progress_engine_keep_watch(communicator->engine));
+    }
     TRY(muster_fabric_begin_generation(options->fabric, options->generation, options->peers,
                                        ranks));
     for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
@@ -95,7 +120,45 @@ void muster_communicator_destroy(struct muster_communicator *communicator)
     muster_progress_engine_destroy(communicator->engine);
     muster_topology_finish(&communicator->topology);
     free(communicator->contribution_numbers);
+    free(communicator->callers);
+    free(communicator->topology_ranks);
     free(communicator);
+}
+
+/* The topology of some members, and their order in it. hosts: room for [2 * count]. */
+static muster_status order_members(const struct muster_communicator *communicator,
+                                   const uint32_t *ranks, uint32_t count, uint32_t *hosts,
+                                   uint32_t *ret_callers, struct muster_topology *ret_topology)
+{
+    const struct muster_topology *all = &communicator->topology;
+    AUTO_FREE uint32_t *numbers = calloc(all->ranks, 2 * sizeof *numbers);
+    AUTO_FREE bool *is_listed = calloc(all->ranks, sizeof *is_listed);
+    if (numbers == NULL || is_listed == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for a context of %u ranks", count);
+    }
+    /* Numbers below `count`, as muster_host_order() takes them, of the hosts and racks that occur.
+     */
+    uint32_t *host_numbers = numbers;
+    uint32_t *rack_numbers = numbers + all->ranks;
+    uint32_t hosts_used = 0;
+    uint32_t racks_used = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (ranks[i] >= all->ranks) {
+            return muster_error_set(MUSTER_INVALID, "rank %u of %u does not exist", ranks[i],
+                                    all->ranks);
+        }
+        if (is_listed[ranks[i]]) {
+            return muster_error_set(MUSTER_INVALID, "rank %u stands there twice", ranks[i]);
+        }
+        is_listed[ranks[i]] = true;
+        uint32_t host = muster_topology_host(all, communicator->topology_ranks[ranks[i]]);
+        uint32_t rack = muster_topology_rack(all, host);
+        host_numbers[host] = host_numbers[host] != 0 ? host_numbers[host] : ++hosts_used;
+        rack_numbers[rack] = rack_numbers[rack] != 0 ? rack_numbers[rack] : ++racks_used;
+        hosts[i] = host_numbers[host] - 1;
+        hosts[count + i] = rack_numbers[rack] - 1;
+    }
+    return muster_host_order(count, hosts, hosts + count, ret_callers, ret_topology);
 }
 
 muster_status muster_communicator_create_context(const struct muster_communicator *communicator,
@@ -104,11 +167,18 @@ muster_status muster_communicator_create_context(const struct muster_communicato
                                                  struct muster_context **ret_context)
 {
     struct muster_topology topology = {0};
-    uint32_t rank = 0;
-    while (rank < count && ranks[rank] != communicator->rank) {
-        rank++;
+    AUTO_FREE uint32_t *room = calloc((size_t)count + 1, 4 * sizeof *room);
+    if (room == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for a context of %u ranks", count);
     }
-    TRY(muster_topology_init_some(&communicator->topology, ranks, count, &topology));
+    uint32_t *callers = room;
+    uint32_t *members = room + count;
+    TRY(order_members(communicator, ranks, count, room + 2 * (size_t)count, callers, &topology));
+    uint32_t rank = count;
+    for (uint32_t i = 0; i < count; i++) {
+        members[i] = ranks[callers[i]];
+        rank = members[i] == communicator->rank ? i : rank;
+    }
     const struct muster_context_options options = {
         .fabric = communicator->fabric,
         .engine = communicator->engine,
@@ -116,8 +186,9 @@ muster_status muster_communicator_create_context(const struct muster_communicato
         .number = number,
         .name = name,
         .topology = &topology,
-        .ranks = ranks,
+        .ranks = members,
         .rank = rank,
+        .callers = callers,
         .model = &communicator->figures.model,
     };
     muster_status status = muster_context_create(&options, ret_context);
@@ -136,7 +207,8 @@ muster_status muster_communicator_agree_figures(struct muster_communicator *comm
         .generation = communicator->generation,
         .context = communicator->next_context,
         .topology = &communicator->topology,
-        .rank = communicator->rank,
+        .rank = communicator->topology_ranks[communicator->rank],
+        .peers = communicator->callers,
         .hosts_digest = communicator->hosts_digest,
         .shape_digest = communicator->shape_digest,
         .timeout_ms = communicator->timeout_ms,

@@ -26,13 +26,18 @@ struct muster_communicator_options {
     struct muster_fabric *fabric; /* borrowed; has its token */
     uint64_t generation;
     const struct muster_topology *topology; /* of all members; copied */
-    const struct muster_peer *peers;        /* [topology->ranks] copied */
-    uint32_t rank;                          /* this member's */
-    const uint32_t *contribution_numbers;   /* [topology->ranks] each member's `order` (muster.h);
-                                               NULL: its rank; copied */
-    uint32_t hosts_digest, shape_digest;    /* of these members: see struct muster_figures */
-    const char *algorithm;                  /* for all contexts, as context.h has it; or NULL */
-    uint32_t timeout_ms; /* for each exchange of agree_figures and share_memory */
+    const uint32_t *callers; /* [topology->ranks] the rank by which callers know each rank of the
+                                topology; these are the members' global ranks; NULL: the same;
+                                copied */
+    const struct muster_peer *peers;      /* [topology->ranks] by global rank; copied */
+    uint32_t rank;                        /* this member's global rank */
+    const uint32_t *contribution_numbers; /* [topology->ranks] by global rank: each member's `order`
+                                             (muster.h); NULL: its rank; copied */
+    uint32_t hosts_digest, shape_digest;  /* of these members: see struct muster_figures */
+    const char *algorithm;                /* for all contexts, as context.h has it; or NULL */
+    uint32_t timeout_ms;                  /* for each exchange of agree_figures and share_memory */
+    bool keeps_watch; /* there is no service: the progress thread runs from the start, so that
+                         members in the caller's code pass on what they are told */
 };
 
 /* Read by its users, written by the functions below. */
@@ -41,10 +46,12 @@ struct muster_communicator {
     struct muster_progress_engine *engine; /* of its calls in flight */
     uint64_t generation;
     struct muster_topology topology;
-    uint32_t rank;
+    uint32_t *callers;        /* [topology.ranks] the global rank of each rank of the topology */
+    uint32_t *topology_ranks; /* [topology.ranks] the inverse */
+    uint32_t rank;            /* this member's global rank */
     uint32_t hosts_digest, shape_digest;
     uint32_t timeout_ms;
-    uint32_t *contribution_numbers; /* [topology.ranks] */
+    uint32_t *contribution_numbers; /* [topology.ranks] in the order of the topology */
     struct muster_context *contexts[MUSTER_SCOPE_COUNT];
     uint32_t next_context;         /* the next free context number; the same on all members */
     struct muster_figures figures; /* the default ones until all members have agreed on others */
@@ -83,9 +90,10 @@ void muster_communicator_apply_figures(struct muster_communicator *communicator)
 void muster_communicator_apply_figures_to(struct muster_communicator *communicator,
                                           muster_scope scope);
 
-/* A context of some members, `ranks` in ascending order, this one among them. All of them create it
- * with the same number, which each member takes from next_context. The caller's; to be destroyed
- * before the communicator. */
+/* A context of some members: ranks[i], a global rank, is known as rank i in it; this member is
+ * among them. All of them create it with the same number, which each member takes from
+ * next_context. The caller's; to be destroyed before the communicator. MUSTER_INVALID: a rank that
+ * does not exist or stands there twice. */
 MUSTER_CHECKED muster_status muster_communicator_create_context(
     const struct muster_communicator *communicator, const char *name, uint32_t number,
     const uint32_t *ranks, uint32_t count, struct muster_context **ret_context);

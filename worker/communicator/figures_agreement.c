@@ -2,9 +2,6 @@
  * choice. */
 #include "worker/communicator/figures_agreement.h"
 
-#include <stdlib.h>
-
-#include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/status.h"
@@ -14,13 +11,6 @@ static muster_status broadcast(const struct muster_figures_group *group,
                                struct muster_figures_choice *choice, uint32_t *ret_suspect)
 {
     unsigned char bytes[MUSTER_FIGURES_CHOICE_SIZE] = {0};
-    AUTO_FREE uint32_t *ranks = calloc(group->topology->ranks, sizeof *ranks);
-    if (ranks == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory");
-    }
-    for (uint32_t i = 0; i < group->topology->ranks; i++) {
-        ranks[i] = i;
-    }
     if (group->rank == 0) {
         muster_figures_choice_encode(choice, bytes);
     }
@@ -30,7 +20,7 @@ static muster_status broadcast(const struct muster_figures_group *group,
         .number = group->context,
         .name = "figures",
         .topology = group->topology,
-        .ranks = ranks,
+        .ranks = group->peers,
         .rank = group->rank,
         .model = &muster_cost_model_default,
     };
@@ -73,6 +63,7 @@ static muster_status measure(const struct muster_figures_group *group,
         .context = group->context + 1,
         .topology = group->topology,
         .rank = group->rank,
+        .peers = group->peers,
         .deadline_ns = muster_clock_after_ms(group->timeout_ms),
     };
     int64_t start_ns = muster_clock_ns();

@@ -1,6 +1,6 @@
 /*
- * The agreement of a group's members on link figures: they adopt the choice of rank 0, which may
- * be that all measure together.
+ * The agreement of a group's members on link figures: they adopt the choice of rank 0 of the
+ * topology, which may be that all measure together.
  *
  * May use: context, fabric, collectives, base. May not know: the session, the service.
  */
@@ -17,7 +17,8 @@ struct muster_figures_group {
     uint64_t generation;
     uint32_t context;                       /* the first of MUSTER_FIGURES_CONTEXTS numbers */
     const struct muster_topology *topology; /* of all members */
-    uint32_t rank;
+    uint32_t rank;                          /* in the topology */
+    const uint32_t *peers;               /* [topology->ranks] the global rank of each; borrowed */
     uint32_t hosts_digest, shape_digest; /* of these members: see struct muster_figures */
     uint32_t timeout_ms;                 /* for the broadcast, and again for measuring */
 };

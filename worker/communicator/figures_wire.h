@@ -17,7 +17,7 @@
  * The description of a member's cores: machine, core set, cores, online, float64 each.
  *
  * Whether figures are possible is not checked here, but by muster_figures_check().
- * A change of a record is a new wire version (fabric/wire/frame.h).
+ * A change of a record is a new wire version (fabric/fabric.h).
  *
  * May use: figures, measure_core, collectives, base.
  */

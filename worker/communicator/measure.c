@@ -45,12 +45,20 @@ struct measuring {
 
 /* Contexts ------------------------------------------------------------------------------------- */
 
-/* A context of these ranks, ascending; `index` is the place of this rank among them. */
+/* A context of these ranks of the topology, ascending; `index` is the place of this rank among
+ * them. */
 static muster_status create_context(const struct muster_measure_options *options, uint32_t number,
                                     const uint32_t *ranks, uint32_t count, uint32_t index,
                                     struct muster_context **ret_context)
 {
     struct muster_topology topology;
+    AUTO_FREE uint32_t *peers = calloc(options->topology->ranks, sizeof *peers);
+    if (peers == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory to measure with");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        peers[i] = options->peers[ranks[i]];
+    }
     TRY(muster_topology_init_some(options->topology, ranks, count, &topology));
     const struct muster_context_options context = {
         .fabric = options->fabric,
@@ -58,7 +66,7 @@ static muster_status create_context(const struct muster_measure_options *options
         .number = options->context + number,
         .name = "measure",
         .topology = &topology,
-        .ranks = ranks,
+        .ranks = peers,
         .rank = index,
         .model = &muster_cost_model_default,
     };
@@ -146,7 +154,8 @@ static muster_status measure_pair(struct measuring *measuring, enum muster_link_
         .fabric = options->fabric,
         .generation = options->generation,
         .context = options->context + CONTEXT_PAIRS,
-        .ranks = {lower ? options->rank : role->peer, lower ? role->peer : options->rank},
+        .ranks = {options->peers[lower ? options->rank : role->peer],
+                  options->peers[lower ? role->peer : options->rank]},
         .index = lower ? 0 : 1,
         .sequence = (uint64_t)(2 * level + stage) << 32, /* both stages may have this pair */
         .in = measuring->in,

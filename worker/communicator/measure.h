@@ -27,7 +27,8 @@ struct muster_measure_options {
     uint64_t generation;
     uint32_t context;                       /* the first of these numbers */
     const struct muster_topology *topology; /* of all members */
-    uint32_t rank;
+    uint32_t rank;                          /* in the topology */
+    const uint32_t *peers; /* [topology->ranks] the global rank of each; borrowed */
     int64_t deadline_ns;
 };
 

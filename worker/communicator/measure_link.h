@@ -18,7 +18,7 @@ struct muster_measure_pair {
     struct muster_fabric *fabric; /* borrowed */
     uint64_t generation;
     uint32_t context;  /* a context number that no other traffic of these two uses */
-    uint32_t ranks[2]; /* global, ascending */
+    uint32_t ranks[2]; /* global, in the order of the topology */
     uint32_t index;    /* of this rank in `ranks` */
     uint64_t sequence; /* of the last operation; counted here */
     const char *in;    /* [MUSTER_MEASURE_MESSAGE_BYTES] what is sent; borrowed */

@@ -24,7 +24,7 @@ bool muster_choices_has_override(const struct muster_choices *choices,
 static struct muster_plan agreed_plan(const struct muster_plan *plan, const uint64_t *zeros)
 {
     struct muster_plan agreed = *plan;
-    agreed.in_place = false;
+    agreed.in_place = plan->keep_input; /* then it costs something; on each rank it may differ */
     if (plan->collective == MUSTER_ALLTOALLV) {
         agreed.input_bounds = zeros;
         agreed.output_bounds = zeros;
@@ -51,7 +51,8 @@ static const struct muster_choice *find(const struct muster_choices *choices,
         if (cached->count == wanted->count && cached->collective == wanted->collective &&
             cached->root == wanted->root &&
             cached->element_size_bytes == wanted->element_size_bytes &&
-            cached->ordered == wanted->ordered) {
+            cached->ordered == wanted->ordered && cached->keeps == wanted->keeps &&
+            cached->closes == wanted->closes) {
             return cached;
         }
     }
@@ -69,7 +70,9 @@ static muster_status choose_for_class(struct muster_choices *choices,
                                    .collective = plan->collective,
                                    .root = plan->root,
                                    .element_size_bytes = (uint32_t)element_size_bytes,
-                                   .ordered = plan->reduction_order != NULL};
+                                   .ordered = plan->reduction_order != NULL,
+                                   .keeps = plan->keep_input,
+                                   .closes = plan->finish_together};
     const struct muster_choice *cached = find(choices, &wanted);
     if (cached == NULL) {
         TRY(muster_select(&rough, element_size_bytes, &choices->model, &wanted.algorithm));

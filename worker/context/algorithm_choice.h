@@ -20,6 +20,7 @@ struct muster_choice {
     uint32_t root;
     uint32_t element_size_bytes;
     uint32_t ordered;
+    bool keeps, closes; /* promises: see muster_plan */
     size_t algorithm;
 };
 

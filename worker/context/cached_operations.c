@@ -25,6 +25,7 @@ void muster_operation_cache_drop(struct muster_operation_cache *cache,
     TAILQ_REMOVE(&cache->order, cached, order);
     cache->steps -= cached->step_count;
     muster_operation_destroy(cached->operation);
+    muster_operation_order_finish(&cached->order_of_blocks);
     free(cached->key);
     free(cached);
 }
@@ -91,6 +92,8 @@ muster_status muster_operation_cache_add(struct muster_operation_cache *cache,
     if (cached == NULL || copy == NULL || cached->hh.tbl == NULL) {
         free(cached);
         free(copy);
+        struct muster_operation_order order = made->order_of_blocks;
+        muster_operation_order_finish(&order);
         muster_operation_destroy(made->operation);
         return muster_error_set(MUSTER_FATAL, "no memory to cache an operation");
     }

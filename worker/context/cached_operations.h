@@ -15,13 +15,15 @@
 
 #include "collectives/call/request.h"
 #include "collectives/select/host_memory.h"
+#include "worker/context/caller_order.h"
 #include "worker/executor/executor.h"
 
 struct muster_cached_operation {
-    struct muster_request_key *key;     /* owned */
-    struct muster_launch launch;        /* the part that all launches of it share */
-    struct muster_operation *operation; /* owned; NULL: it runs in shared memory */
-    enum muster_memory_method method;   /* then; else 0 */
+    struct muster_request_key *key;                /* owned */
+    struct muster_launch launch;                   /* the part that all launches of it share */
+    struct muster_operation *operation;            /* owned; NULL: it runs in shared memory */
+    struct muster_operation_order order_of_blocks; /* owned */
+    enum muster_memory_method method;              /* then; else 0 */
     size_t algorithm;
     size_t element_size_bytes;
     bool autotuning; /* its algorithm is not final: each call gets the one that is being tried */
@@ -50,8 +52,8 @@ struct muster_cached_operation *muster_operation_cache_find(struct muster_operat
                                                             const struct muster_request_key *key);
 
 /* Adds it under a copy of the key, to which the bounds of its launch then point. Takes the
- * operation, also on failure; made->key and the links are not read. *ret_cached is borrowed until
- * the next one is added. */
+ * operation and the order, also on failure; made->key and the links are not read. *ret_cached is
+ * borrowed until the next one is added. */
 MUSTER_CHECKED muster_status muster_operation_cache_add(
     struct muster_operation_cache *cache, const struct muster_request_key *key,
     const struct muster_cached_operation *made, struct muster_cached_operation **ret_cached);

@@ -29,6 +29,16 @@ static muster_status predict(const struct muster_choices *choices, size_t algori
     return MUSTER_OK;
 }
 
+struct muster_plan muster_compression_plan(const struct muster_plan *plan,
+                                           const struct muster_packing *packing)
+{
+    struct muster_plan packed = *plan;
+    packed.count = packing->block_packs;
+    packed.memory = NULL;
+    packed.keep_input = false;
+    return packed;
+}
+
 muster_status muster_compression_choose(struct muster_choices *choices,
                                         const struct muster_request_key *key,
                                         const struct muster_plan *plan,
@@ -37,9 +47,7 @@ muster_status muster_compression_choose(struct muster_choices *choices,
     muster_compression compression = muster_request_key_compression(key);
     const struct muster_packing packing = muster_packing_of(compression, plan->count);
     const struct muster_packing none = {.block_packs = 0};
-    struct muster_plan packed = *plan;
-    packed.count = packing.block_packs;
-    packed.memory = NULL;
+    const struct muster_plan packed = muster_compression_plan(plan, &packing);
     bool alone = plan->topology->ranks == 1 || plan->count == 0;
     if ((key->flags & MUSTER_KEY_NAMED) != 0) {
         *ret_algorithm = key->algorithm;

@@ -11,12 +11,16 @@
 #include "worker/context/algorithm_choice.h"
 
 /* plan: of the call without compression. key: says which compression is asked for, and the
- * algorithm if one is named. *ret_packing is zeroed if the calls are not compressed; else a plan of
- * them has its block_packs as its count, and no shared memory. */
+ * algorithm if one is named. *ret_packing is zeroed if the calls are not compressed. */
 MUSTER_CHECKED muster_status muster_compression_choose(struct muster_choices *choices,
                                                        const struct muster_request_key *key,
                                                        const struct muster_plan *plan,
                                                        struct muster_packing *ret_packing,
                                                        size_t *ret_algorithm);
+
+/* The plan of the same call compressed. It has no shared memory. Nor need it keep the input: as
+ * partial results are packs, nothing but results gets to the caller's output anyway. */
+struct muster_plan muster_compression_plan(const struct muster_plan *plan,
+                                           const struct muster_packing *packing);
 
 #endif

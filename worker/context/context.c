@@ -12,15 +12,16 @@
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
 #include "worker/context/context_parts.h"
+#include "worker/context/ranges.h"
 
 /* Making -------------------------------------------------------------------------------------- */
 
-/* A rank and its member's `order` (muster.h), while they are sorted. */
+/* A rank of the topology and its member's `order` (muster.h), while they are sorted. */
 struct ordered_rank {
-    uint32_t order, rank;
+    uint32_t order, caller, rank;
 };
 
-/* By order; ranks break ties. */
+/* By order; callers' ranks break ties. */
 static int compare_ordered_ranks(const void *left_rank, const void *right_rank)
 {
     const struct ordered_rank *left = left_rank;
@@ -28,7 +29,7 @@ static int compare_ordered_ranks(const void *left_rank, const void *right_rank)
     if (left->order != right->order) {
         return left->order < right->order ? -1 : 1;
     }
-    return left->rank < right->rank ? -1 : 1;
+    return left->caller < right->caller ? -1 : 1;
 }
 
 static muster_status init_reduction_order(struct muster_context *context,
@@ -40,8 +41,12 @@ static muster_status init_reduction_order(struct muster_context *context,
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", context->name);
     }
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        sorted[rank] =
-            (struct ordered_rank){member_orders != NULL ? member_orders[rank] : rank, rank};
+        uint32_t caller = muster_caller_order_rank(&context->order, rank);
+        sorted[rank] = (struct ordered_rank){
+            .order = member_orders != NULL ? member_orders[rank] : caller,
+            .caller = caller,
+            .rank = rank,
+        };
     }
     qsort(sorted, ranks, sizeof *sorted, compare_ordered_ranks);
     for (uint32_t i = 0; i < ranks; i++) {
@@ -57,7 +62,6 @@ static muster_status copy_options(struct muster_context *context,
     context->fabric = options->fabric;
     context->generation = options->generation;
     context->number = options->number;
-    context->rank = options->rank;
     context->choices.model = *options->model;
     context->name = strdup(options->name);
     context->ranks = calloc(topology->ranks, sizeof *context->ranks);
@@ -70,6 +74,9 @@ static muster_status copy_options(struct muster_context *context,
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
     }
     memcpy(context->ranks, options->ranks, topology->ranks * sizeof *context->ranks);
+    TRY(muster_caller_order_init(topology->ranks, options->callers, options->ranks,
+                                 &context->order));
+    context->rank = muster_caller_order_rank(&context->order, options->rank);
     TRY(init_reduction_order(context, options->member_orders, topology->ranks));
     return muster_topology_init_copy(topology, &context->topology);
 }
@@ -114,10 +121,12 @@ void muster_context_destroy(struct muster_context *context)
     muster_topology_finish(&context->topology);
     pthread_cond_destroy(&context->turn_ended);
     pthread_mutex_destroy(&context->mutex);
-    free(context->scratch);
+    free(context->scratch.memory);
     free(context->staging.memory);
+    muster_bound_ranges_finish(&context->ranges);
     free(context->ranks);
     free(context->reduction_order);
+    muster_caller_order_finish(&context->order);
     free(context->key);
     free(context->name);
     free(context);
@@ -247,6 +256,11 @@ muster_status muster_context_run(struct muster_context *context,
     }
     if (context->broken != MUSTER_OK) {
         return muster_error_set(context->broken, "%s", context->broken_text);
+    }
+    struct muster_request bound;
+    if (request->ranges != NULL) {
+        TRY(muster_context_bind_ranges(request, &context->ranges, &bound));
+        request = &bound;
     }
     struct muster_cached_operation *cached;
     TRY(muster_context_find(context, request, &cached));

@@ -33,13 +33,15 @@ struct muster_context_options {
     const char *name;                       /* "global", for errors; copied */
     const struct muster_topology *topology; /* of this group; copied */
     const uint32_t *ranks;                  /* [topology->ranks] their global ranks; copied */
-    uint32_t rank;                          /* this member's rank in the group */
-    const struct muster_cost_model *model;  /* same on all members; copied */
-    const char *algorithm;                  /* as algorithm_override.h parses it; where it
-                                               does not fit, and if NULL: chosen by cost */
+    uint32_t rank;                          /* this member's rank in the topology */
+    const uint32_t *callers; /* [topology->ranks] the rank by which callers know each of them; in
+                                calls, results and texts only these occur; NULL: the same; copied */
+    const struct muster_cost_model *model; /* same on all members; copied */
+    const char *algorithm;                 /* as algorithm_override.h parses it; where it
+                                              does not fit, and if NULL: chosen by cost */
     const uint32_t *member_orders; /* [topology->ranks] each member's `order` (muster.h), by which
-                                       reproducible sums are ordered; ranks break ties; NULL: by
-                                       rank; copied */
+                                       reproducible sums are ordered; callers' ranks break ties;
+                                       NULL: by caller's rank; copied */
 };
 
 MUSTER_CHECKED muster_status muster_context_create(const struct muster_context_options *options,
@@ -62,7 +64,8 @@ void muster_context_tune(struct muster_context *context, const struct muster_tun
 /* What autotuning has found; *ret_list is unchanged in a context without autotuning. */
 void muster_context_tuned(struct muster_context *context, struct muster_tuned_list *ret_list);
 
-/* Sets up memory that the ranks share, if they are all on one host and it is possible: then
+/* Sets up memory that the ranks share, if they are all on one host, their callers number them as
+ * the topology does, and it is possible: then
  * algorithms that use it are chosen where they are the fastest. If it is not possible, nothing
  * changes, and that is MUSTER_OK. Once, before other threads use the context. Collective, with the
  * statuses of muster_context_run(). */
@@ -97,12 +100,23 @@ struct muster_started_call;
 
 /* Starts a collective and returns at once. The buffers are the call's until it is ended; the
  * request and its lists are borrowed until this returns. All ranks start the same calls in the
- * same order. MUSTER_INVALID: the request is wrong in itself, or a buffer is memory of a GPU;
+ * same order. The time until the deadline of the request passes only while a thread waits for the
+ * call. MUSTER_INVALID: the request is wrong in itself, or a buffer is memory of a device;
  * MUSTER_REJOIN, MUSTER_FATAL: a call in flight has failed before, and none can be started any
  * more. */
 MUSTER_CHECKED muster_status muster_context_start(struct muster_context *context,
                                                   const struct muster_request *request,
                                                   struct muster_started_call **ret_call);
+
+/* Makes a call that can be started any number of times: it is started, ended, and started again.
+ * The buffers of the request must stay. Statuses as above. */
+MUSTER_CHECKED muster_status muster_context_make_persistent(struct muster_context *context,
+                                                            const struct muster_request *request,
+                                                            struct muster_started_call **ret_call);
+/* Starts a persistent call that is not in flight. Statuses as of muster_context_start(). */
+MUSTER_CHECKED muster_status muster_started_call_start(struct muster_started_call *call);
+/* Frees a persistent call that is not in flight. */
+void muster_started_call_free(struct muster_started_call *call);
 
 /* Whether it is done. */
 bool muster_started_call_test(struct muster_started_call *call);
@@ -115,8 +129,8 @@ bool muster_started_call_wait(struct muster_started_call *call, int64_t until_ns
 size_t muster_started_calls_wait_any(struct muster_started_call *const *calls, size_t count,
                                      int64_t until_ns);
 
-/* Waits until it is done, which is bounded by the deadline of its request, and releases it. Status
- * and suspect are those of muster_context_run(). */
+/* Waits until it is done, which is bounded by the deadline of its request, and releases it unless
+ * it is persistent. Status and suspect are those of muster_context_run(). */
 MUSTER_CHECKED muster_status muster_started_call_end(struct muster_started_call *call,
                                                      uint32_t *ret_suspect);
 

@@ -3,11 +3,13 @@
  *
  *   context.c               members and turns; queries about the context
  *   find_operation.c        from a request to its operation, cached or new
+ *   caller_order.c          ranks as the callers number them, where hosts are mixed
  *   algorithm_choice.c      which algorithm, where none is named
  *   cached_operations.c     the cache
  *   launch.c                runs an operation on the buffers of a request
  *   local_work.c            what a rank does alone before and after that
- *   gpu_staging.c           buffers that are memory of a GPU
+ *   ranges.c                calls on several ranges
+ *   device_staging.c        buffers that are memory of a device
  *   shared_memory_launch.c  the operation in memory that the ranks share
  *   shared_memory_setup.c   creates that memory, by collectives of the context
  *   autotune.c              calls that try algorithms
@@ -24,19 +26,28 @@
 #include "worker/base/status.h"
 #include "worker/context/algorithm_choice.h"
 #include "worker/context/cached_operations.h"
+#include "worker/context/caller_order.h"
 #include "worker/context/context.h"
-#include "worker/context/gpu_staging.h"
+#include "worker/context/device_staging.h"
 #include "worker/context/shared_memory_launch.h"
 #include "worker/context/started_calls.h"
+
+/* Memory of one launch at a time; kept for the next one. */
+struct muster_scratch {
+    void *memory; /* owned */
+    uint64_t size_bytes;
+};
 
 struct muster_context {
     struct muster_fabric *fabric; /* borrowed */
     uint64_t generation;
     uint32_t number;
-    uint32_t rank;
+    uint32_t rank; /* this member's, as the callers number them */
     char *name;
-    uint32_t *ranks;
-    uint32_t *reduction_order; /* [ranks] ranks by their members' `order`: of reproducible sums */
+    uint32_t *ranks;           /* global ranks, in the order of the topology */
+    uint32_t *reduction_order; /* [ranks] ranks of the topology by their members' `order`: of
+                                  reproducible sums */
+    struct muster_caller_order order;
     struct muster_topology topology;
     struct muster_choices choices;
     atomic_uint_fast64_t progress;
@@ -52,9 +63,9 @@ struct muster_context {
     struct muster_operation_cache cache;
     bool tunes;
     struct muster_tuning tuning;
-    void *scratch;
-    uint64_t scratch_bytes;
+    struct muster_scratch scratch;
     struct muster_staging staging;
+    struct muster_bound_ranges ranges;   /* of the present call */
     struct muster_context_memory shared; /* shared.memory is NULL where the ranks share none */
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];
@@ -81,12 +92,31 @@ MUSTER_CHECKED muster_status muster_context_find_with(struct muster_context *con
 struct muster_plan muster_context_plan(const struct muster_context *context,
                                        const struct muster_cached_operation *cached);
 
+/* made has its packing: if its launches are compressed, makes it and the plan count packs. */
+void muster_context_count_packs(const struct muster_context *context,
+                                struct muster_cached_operation *made, struct muster_plan *plan);
+
+/* made, which has its algorithm and size of elements, gets an operation that runs by messages, and
+ * the scratch and steps of that. */
+MUSTER_CHECKED muster_status muster_context_schedule(const struct muster_context *context,
+                                                     const struct muster_plan *plan,
+                                                     struct muster_cached_operation *made);
+
 /* launch.c: gives the operation that was found last a number and runs it. flags: of struct
  * muster_call, besides those of the request. */
 MUSTER_CHECKED muster_status muster_context_launch(struct muster_context *context,
                                                    const struct muster_request *request,
                                                    const struct muster_cached_operation *cached,
                                                    uint8_t flags, uint32_t *ret_suspect);
+
+/* launch.c: fills what belongs to this launch alone, except its number; reserves its scratch, and
+ * gathers this rank's own buffers, which needs no other rank. Here and below, without the turn and
+ * of any thread. */
+MUSTER_CHECKED muster_status muster_context_prepare(const struct muster_context *context,
+                                                    const struct muster_request *request,
+                                                    const struct muster_cached_operation *cached,
+                                                    struct muster_scratch *scratch,
+                                                    struct muster_launch *ret_launch);
 
 /* launch.c: adds the span of a call that has succeeded to the timeline. */
 void muster_context_trace(const struct muster_context *context, const struct muster_launch *launch,

@@ -53,31 +53,33 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
 {
     const struct muster_shape *shape = &cached->launch.shape;
     bool ordered = (cached->launch.call.flags & MUSTER_CALL_ORDERED) != 0;
-    bool in_place = (cached->key->flags & MUSTER_KEY_IN_PLACE) != 0;
-    const struct muster_packing *packing = &cached->launch.packing;
-    bool packed = packing->compression != 0;
-    bool shares = context->shared.memory != NULL && !packed;
-    return (struct muster_plan){.collective = shape->collective,
-                                .topology = &context->topology,
-                                .rank = shape->rank,
-                                .root = shape->root,
-                                .count = packed ? packing->block_packs : shape->count,
-                                .input_bounds = shape->input_bounds,
-                                .output_bounds = shape->output_bounds,
-                                .reduction_order = ordered ? context->reduction_order : NULL,
-                                .in_place = in_place,
-                                .memory = shares ? &context->shared.reach : NULL};
+    uint32_t flags = cached->key->flags;
+    struct muster_plan plan = {
+        .collective = shape->collective,
+        .topology = &context->topology,
+        .rank = shape->rank,
+        .root = shape->root,
+        .count = shape->count,
+        .input_bounds = shape->input_bounds,
+        .output_bounds = shape->output_bounds,
+        .reduction_order = ordered ? context->reduction_order : NULL,
+        .in_place = (flags & MUSTER_KEY_IN_PLACE) != 0,
+        .keep_input = (flags & MUSTER_KEY_KEEP_INPUT) != 0,
+        .finish_together = (flags & MUSTER_KEY_FINISH_TOGETHER) != 0,
+        .memory = context->shared.memory != NULL ? &context->shared.reach : NULL,
+    };
+    muster_caller_order_plan(&context->order, &cached->order_of_blocks, &plan);
+    return plan;
 }
 
 /* Making -------------------------------------------------------------------------------------- */
 
-/* The schedule of an operation that runs by messages. */
-static muster_status schedule_operation(const struct muster_context *context,
-                                        const struct muster_plan *plan,
-                                        struct muster_cached_operation *made)
+muster_status muster_context_schedule(const struct muster_context *context,
+                                      const struct muster_plan *plan,
+                                      struct muster_cached_operation *made)
 {
     struct muster_schedule schedule;
-    TRY(muster_schedule_generate(made->algorithm, plan, &schedule));
+    TRY(muster_caller_order_schedule(made->algorithm, plan, &made->order_of_blocks, &schedule));
     made->step_count = schedule.step_count;
     if (__builtin_mul_overflow(schedule.scratch_count, made->element_size_bytes,
                                &made->scratch_bytes)) {
@@ -86,7 +88,8 @@ static muster_status schedule_operation(const struct muster_context *context,
                                 muster_collective_name(plan->collective));
     }
     uint64_t packs = schedule.input_count + schedule.output_count;
-    TRY(muster_operation_create(context->fabric, &schedule, context->ranks, &made->operation));
+    const uint32_t *peers = muster_caller_order_peers(&context->order, plan, context->ranks);
+    TRY(muster_operation_create(context->fabric, &schedule, peers, &made->operation));
     if (made->launch.packing.compression == 0) {
         return MUSTER_OK;
     }
@@ -94,8 +97,41 @@ static muster_status schedule_operation(const struct muster_context *context,
     muster_status status = muster_operation_enable_packs(made->operation);
     if (status != MUSTER_OK) {
         muster_operation_destroy(made->operation);
+        made->operation = NULL;
     }
     return status;
+}
+
+/* Encoding and decoding also put blocks in order, so that no buffer is copied for that. */
+void muster_context_count_packs(const struct muster_context *context,
+                                struct muster_cached_operation *made, struct muster_plan *plan)
+{
+    struct muster_packing *packing = &made->launch.packing;
+    if (packing->compression != 0) {
+        muster_operation_order_finish(&made->order_of_blocks);
+        packing->order = context->order.callers;
+        made->element_size_bytes = muster_pack_bytes(packing->compression);
+        *plan = muster_compression_plan(plan, packing);
+    }
+}
+
+/* made holds its key, its launch and the order of its blocks. */
+static muster_status choose_and_schedule(struct muster_context *context,
+                                         struct muster_cached_operation *made)
+{
+    AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
+    struct muster_plan plan = muster_context_plan(context, made);
+    double unused_us;
+    TRY(choose(context, context->key, &plan, made));
+    muster_context_count_packs(context, made, &plan);
+    TRY(muster_plan_check(made->algorithm, &plan));
+    made->launch.call.algorithm = (uint32_t)made->algorithm;
+    if (!muster_algorithm_uses_memory(made->algorithm) ||
+        !muster_memory_choose(&plan, made->element_size_bytes, &context->choices.model,
+                              &made->method, &unused_us)) {
+        return muster_context_schedule(context, &plan, made);
+    }
+    return MUSTER_OK;
 }
 
 /* made holds its key and its launch. */
@@ -103,20 +139,11 @@ static muster_status make_operation(struct muster_context *context,
                                     struct muster_cached_operation *made,
                                     struct muster_cached_operation **ret_cached)
 {
-    AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
-    struct muster_plan plan = muster_context_plan(context, made);
-    double unused_us;
-    TRY(choose(context, context->key, &plan, made));
-    if (made->launch.packing.compression != 0) {
-        plan = muster_context_plan(context, made);
-        made->element_size_bytes = muster_pack_bytes(made->launch.packing.compression);
-    }
-    TRY(muster_plan_check(made->algorithm, &plan));
-    made->launch.call.algorithm = (uint32_t)made->algorithm;
-    if (!muster_algorithm_uses_memory(made->algorithm) ||
-        !muster_memory_choose(&plan, made->element_size_bytes, &context->choices.model,
-                              &made->method, &unused_us)) {
-        TRY(schedule_operation(context, &plan, made));
+    TRY(muster_operation_order_init(&context->order, &made->launch.shape, &made->order_of_blocks));
+    muster_status status = choose_and_schedule(context, made);
+    if (status != MUSTER_OK) {
+        muster_operation_order_finish(&made->order_of_blocks);
+        return status;
     }
     return muster_operation_cache_add(&context->cache, context->key, made, ret_cached);
 }

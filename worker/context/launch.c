@@ -13,19 +13,18 @@
 
 enum { SCRATCH_ALIGNMENT = 64 }; /* a cache line */
 
-static muster_status reserve_scratch(struct muster_context *context, uint64_t size_bytes)
+static muster_status reserve(struct muster_scratch *scratch, uint64_t size_bytes)
 {
-    if (size_bytes <= context->scratch_bytes) {
+    if (size_bytes <= scratch->size_bytes) {
         return MUSTER_OK;
     }
-    void *scratch = NULL;
-    if (posix_memalign(&scratch, SCRATCH_ALIGNMENT, size_bytes) != 0) {
+    void *memory = NULL;
+    if (posix_memalign(&memory, SCRATCH_ALIGNMENT, size_bytes) != 0) {
         return muster_error_set(MUSTER_FATAL, "no memory for %llu bytes of scratch",
                                 (unsigned long long)size_bytes);
     }
-    free(context->scratch);
-    context->scratch = scratch;
-    context->scratch_bytes = size_bytes;
+    free(scratch->memory);
+    *scratch = (struct muster_scratch){.memory = memory, .size_bytes = size_bytes};
     return MUSTER_OK;
 }
 
@@ -54,22 +53,33 @@ void muster_context_trace(const struct muster_context *context, const struct mus
     muster_timeline_add(timeline, &span);
 }
 
-/* Fills what belongs to this launch alone, except its buffers and its number. */
-static struct muster_launch prepare(const struct muster_context *context,
-                                    const struct muster_request *request,
-                                    const struct muster_cached_operation *cached, uint8_t flags)
+muster_status muster_context_prepare(const struct muster_context *context,
+                                     const struct muster_request *request,
+                                     const struct muster_cached_operation *cached,
+                                     struct muster_scratch *scratch,
+                                     struct muster_launch *ret_launch)
 {
-    struct muster_launch launch = cached->launch;
-    launch.generation = context->generation;
-    launch.context = context->number;
-    launch.deadline_ns = request->deadline_ns;
-    launch.reduction = muster_local_reduction(request);
-    launch.call.flags |= flags;
-    if (muster_collective_reduces(launch.shape.collective)) {
-        launch.call.prescale = launch.reduction.prescale;
-        launch.call.postscale = launch.reduction.postscale;
+    struct muster_launch *launch = ret_launch;
+    uint64_t scratch_bytes = aligned(cached->scratch_bytes);
+    uint64_t packs_bytes = aligned(cached->packs_bytes);
+    *launch = cached->launch;
+    launch->generation = context->generation;
+    launch->context = context->number;
+    launch->deadline_ns = request->deadline_ns;
+    launch->priority = request->priority;
+    launch->reduction = muster_local_reduction(request);
+    if (muster_collective_reduces(launch->shape.collective)) {
+        launch->call.prescale = launch->reduction.prescale;
+        launch->call.postscale = launch->reduction.postscale;
     }
-    return launch;
+    TRY(reserve(scratch,
+                scratch_bytes + packs_bytes +
+                    muster_local_scratch_bytes(request, &cached->order_of_blocks, launch)));
+    launch->scratch = scratch->memory;
+    launch->packs = (char *)scratch->memory + scratch_bytes;
+    muster_local_begin(request, &cached->order_of_blocks, (char *)launch->packs + packs_bytes,
+                       launch);
+    return MUSTER_OK;
 }
 
 /* Shared memory comes before messages even where the operation runs by messages: a rank that
@@ -103,8 +113,8 @@ static muster_status fail(struct muster_context *context, const struct muster_la
 }
 
 /*
- * Buffers are memory of the host, or direct->pairs[0] says which are a GPU's that the links read;
- * direct may be NULL.
+ * Buffers are memory of the host, or direct->pairs[0] says which are a device's that the links
+ * read; direct may be NULL.
  *
  * The order: memory is reserved first, because the other ranks wait for an operation as soon as it
  * has a number. Then this rank's own buffers are gathered, which needs no other rank. Then the
@@ -114,29 +124,24 @@ static muster_status fail(struct muster_context *context, const struct muster_la
 static muster_status launch_with(struct muster_context *context,
                                  const struct muster_request *request,
                                  const struct muster_cached_operation *cached,
-                                 const struct muster_gpu_call *direct, uint8_t flags,
+                                 const struct muster_device_call *direct, uint8_t flags,
                                  uint32_t *ret_suspect)
 {
     int64_t started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
-    struct muster_launch launch = prepare(context, request, cached, flags);
-    uint64_t scratch_bytes = aligned(cached->scratch_bytes);
-    uint64_t packs_bytes = aligned(cached->packs_bytes);
-    TRY(reserve_scratch(context, scratch_bytes + packs_bytes +
-                                     muster_local_scratch_bytes(request, &launch)));
-    launch.scratch = context->scratch;
-    launch.packs = (char *)context->scratch + scratch_bytes;
-    launch.in = muster_local_begin(request, &launch, (char *)launch.packs + packs_bytes);
-    launch.out = request->out;
+    struct muster_launch launch;
+    TRY(muster_context_prepare(context, request, cached, &context->scratch, &launch));
+    launch.call.flags |= flags;
     if (direct != NULL) {
-        const struct muster_gpu_pair *pair = &direct->pairs[0];
-        launch.in_gpu = pair->in_on_gpu ? &pair->in_memory : NULL;
-        launch.out_gpu = pair->out_on_gpu ? &pair->out_memory : NULL;
+        const struct muster_device_pair *pair = &direct->pairs[0];
+        launch.in_memory = pair->in_on_device ? &pair->in_memory : NULL;
+        launch.out_memory = pair->out_on_device ? &pair->out_memory : NULL;
     }
     launch.sequence = ++context->sequence;
     muster_status status = run(context, cached, &launch, ret_suspect);
     if (status == MUSTER_OK) {
-        status = launch.out_gpu != NULL ? muster_gpu_call_finish(&launch, &context->staging)
-                                        : muster_local_end(request, &launch);
+        status = launch.out_memory != NULL
+                     ? muster_device_call_finish(&launch)
+                     : muster_local_end(request, &cached->order_of_blocks, &launch);
     }
     if (status != MUSTER_OK) {
         return fail(context, &launch, status);
@@ -146,9 +151,11 @@ static muster_status launch_with(struct muster_context *context,
     return MUSTER_OK;
 }
 
-/* Memory of a GPU ------------------------------------------------------------------------------ */
+/* Memory of a device ------------------------------------------------------------------------------
+ */
 
-/* One input that needs no scaling, over links that read memory of a GPU. */
+/* One input that needs no scaling and no copy in another order, over links that read memory of a
+ * device. */
 static bool may_be_direct(const struct muster_context *context,
                           const struct muster_request *request,
                           const struct muster_cached_operation *cached)
@@ -156,22 +163,23 @@ static bool may_be_direct(const struct muster_context *context,
     bool scales = muster_request_prescale(request) != 1;
     return cached->operation != NULL && context->shared.memory == NULL &&
            request->buffer_count == 0 && !scales && cached->packs_bytes == 0 &&
-           muster_operation_reads_gpu(cached->operation, context->generation);
+           !muster_operation_order_copies(&cached->order_of_blocks) &&
+           muster_operation_reads_devices(cached->operation, context->generation);
 }
 
 /* Not inlined: the call is some kilobytes of stack that other calls do not need. */
 static __attribute__((noinline)) muster_status
-launch_on_gpu(struct muster_context *context, const struct muster_request *request,
-              const struct muster_cached_operation *cached, uint8_t flags, uint32_t *ret_suspect)
+launch_on_device(struct muster_context *context, const struct muster_request *request,
+                 const struct muster_cached_operation *cached, uint8_t flags, uint32_t *ret_suspect)
 {
-    struct muster_gpu_call call = {.direct = may_be_direct(context, request, cached),
-                                   .timeline = muster_fabric_timeline(context->fabric)};
+    struct muster_device_call call = {.direct = may_be_direct(context, request, cached),
+                                      .timeline = muster_fabric_timeline(context->fabric)};
     muster_status status =
-        muster_gpu_call_begin(&call, &context->staging, request, &cached->launch);
+        muster_device_call_begin(&call, &context->staging, request, &cached->launch);
     if (status == MUSTER_OK) {
         TRY(launch_with(context, &call.request, cached, call.direct ? &call : NULL, flags,
                         ret_suspect));
-        status = muster_gpu_call_end(&call);
+        status = muster_device_call_end(&call);
     }
     return status == MUSTER_OK
                ? MUSTER_OK
@@ -184,7 +192,7 @@ muster_status muster_context_launch(struct muster_context *context,
                                     const struct muster_cached_operation *cached, uint8_t flags,
                                     uint32_t *ret_suspect)
 {
-    return muster_request_is_of_gpu(request)
-               ? launch_on_gpu(context, request, cached, flags, ret_suspect)
+    return muster_request_is_on_device(request)
+               ? launch_on_device(context, request, cached, flags, ret_suspect)
                : launch_with(context, request, cached, NULL, flags, ret_suspect);
 }

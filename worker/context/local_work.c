@@ -25,38 +25,164 @@ static bool gathers(const struct muster_request *request, const struct muster_la
 }
 
 /* Whether it is gathered in the output buffer: that one must be as long as the input on every rank,
- * and the schedule must read it before it writes it. */
+ * the schedule must read it before it writes it, and it may be no input that is kept. */
 static bool gathers_in_output(const struct muster_launch *launch)
 {
-    return launch->shape.collective == MUSTER_ALLREDUCE;
+    return launch->shape.collective == MUSTER_ALLREDUCE && !launch->keeps;
+}
+
+/* Copies in another order ---------------------------------------------------------------------- */
+
+enum { COPY_ALIGNMENT = 64 }; /* a cache line */
+
+static uint64_t aligned(uint64_t size_bytes)
+{
+    return (size_bytes + COPY_ALIGNMENT - 1) / COPY_ALIGNMENT * COPY_ALIGNMENT;
+}
+
+/* The elements that one copy moves: a block, and those that follow it on both sides. */
+struct copied_run {
+    uint64_t from, to, count;
+};
+
+static struct copied_run run_at(const struct muster_block_moves *moves, uint64_t from)
+{
+    const struct muster_span rest = {.offset = from, .count = moves->from[moves->blocks] - from};
+    const struct muster_moved_piece piece = muster_block_moves_piece(moves, rest);
+    return (struct copied_run){.from = from, .to = piece.at, .count = piece.count};
+}
+
+/* Gathers this rank's inputs in the order of the schedule. */
+static void gather_in_order(const struct muster_request *request,
+                            const struct muster_launch *launch,
+                            const struct muster_block_moves *moves, char *target)
+{
+    uint64_t bytes = muster_type_size_bytes(request->type);
+    bool gathered = gathers(request, launch);
+    for (struct copied_run run = {0}; run.from < moves->from[moves->blocks];
+         run.from += run.count) {
+        run = run_at(moves, run.from);
+        const char *first = (const char *)request->in + run.to * bytes;
+        if (!gathered) {
+            memcpy(target + run.from * bytes, first, run.count * bytes);
+            continue;
+        }
+        const void *inputs[MUSTER_BUFFERS_MAX] = {first};
+        uint32_t count = request->buffer_count > 0 ? request->buffer_count : 1;
+        for (uint32_t i = 0; i < request->buffer_count; i++) {
+            inputs[i] = (const char *)request->inputs[i] + run.to * bytes;
+        }
+        muster_reduction_gather(&launch->reduction, target + run.from * bytes, inputs, count,
+                                run.count);
+    }
+}
+
+static void scatter_in_order(const struct muster_request *request,
+                             const struct muster_launch *launch,
+                             const struct muster_block_moves *moves)
+{
+    uint64_t bytes = muster_type_size_bytes(request->type);
+    for (struct copied_run run = {0}; run.from < moves->from[moves->blocks];
+         run.from += run.count) {
+        run = run_at(moves, run.from);
+        memcpy((char *)request->out + run.to * bytes, (const char *)launch->out + run.from * bytes,
+               run.count * bytes);
+    }
+}
+
+/* Beginning and end ---------------------------------------------------------------------------- */
+
+/* Of the input, when it is gathered or copied there. */
+static uint64_t input_scratch_bytes(const struct muster_request *request,
+                                    const struct muster_operation_order *order,
+                                    const struct muster_launch *launch)
+{
+    bool needed =
+        order->input.blocks > 0 || (gathers(request, launch) && !gathers_in_output(launch));
+    return needed ? launch->sizes.in_bytes : 0;
 }
 
 uint64_t muster_local_scratch_bytes(const struct muster_request *request,
+                                    const struct muster_operation_order *order,
                                     const struct muster_launch *launch)
 {
-    return gathers(request, launch) && !gathers_in_output(launch) ? launch->sizes.in_bytes : 0;
+    uint64_t input_bytes = input_scratch_bytes(request, order, launch);
+    return order->output.blocks == 0 ? input_bytes : aligned(input_bytes) + launch->sizes.out_bytes;
 }
 
-const void *muster_local_begin(const struct muster_request *request,
-                               const struct muster_launch *launch, void *scratch)
+/* Scales the input into the output, part by part. */
+static void gather_ranges(const struct muster_request *request, const struct muster_launch *launch)
 {
+    struct muster_place target = {.base = request->out, .ranges = request->out_ranges};
+    struct muster_place source = {.base = (char *)request->in, .ranges = request->in_ranges};
+    uint64_t element_bytes = muster_type_size_bytes(request->type);
+    uint64_t size = 0;
+    for (uint64_t left = launch->sizes.in_bytes; left > 0; left -= size) {
+        size = left;
+        char *to = muster_place_at(&target, &size);
+        const void *from = muster_place_at(&source, &size);
+        muster_reduction_gather(&launch->reduction, to, &from, 1, size / element_bytes);
+        target = muster_place_advance(target, size);
+        source = muster_place_advance(source, size);
+    }
+}
+
+void muster_local_begin(const struct muster_request *request,
+                        const struct muster_operation_order *order, void *scratch,
+                        struct muster_launch *launch)
+{
+    launch->in = request->in;
+    launch->out = request->out;
+    launch->in_ranges = request->in_ranges;
+    launch->out_ranges = request->out_ranges;
     if (launch->shape.collective == MUSTER_BROADCAST) {
-        return request->out;
+        launch->in = request->out;
+        launch->in_ranges = request->out_ranges;
+        return;
     }
-    if (!gathers(request, launch)) {
-        return request->in;
+    if (order->output.blocks > 0) {
+        launch->out = (char *)scratch + aligned(input_scratch_bytes(request, order, launch));
     }
-    void *target = gathers_in_output(launch) ? request->out : scratch;
-    bool several = request->buffer_count > 0;
-    muster_reduction_gather(&launch->reduction, target, several ? request->inputs : &request->in,
-                            several ? request->buffer_count : 1, launch->sizes.in_count);
-    return target;
+    if (order->input.blocks > 0) {
+        gather_in_order(request, launch, &order->input, scratch);
+        launch->in = scratch;
+    } else if (gathers(request, launch) &&
+               (request->in_ranges != NULL || request->out_ranges != NULL)) {
+        gather_ranges(request, launch);
+        launch->in = request->out;
+        launch->in_ranges = request->out_ranges;
+    } else if (gathers(request, launch)) {
+        void *target = gathers_in_output(launch) ? request->out : scratch;
+        bool several = request->buffer_count > 0;
+        muster_reduction_gather(&launch->reduction, target,
+                                several ? request->inputs : &request->in,
+                                several ? request->buffer_count : 1, launch->sizes.in_count);
+        launch->in = target;
+    }
+}
+
+static void finish_ranges(const struct muster_request *request, const struct muster_launch *launch)
+{
+    const struct muster_range_list *list = request->out_ranges;
+    uint64_t element_bytes = muster_type_size_bytes(request->type);
+    for (size_t i = 0; i < list->count; i++) {
+        uint64_t size = list->runs[i + 1].begin_bytes - list->runs[i].begin_bytes;
+        muster_reduction_finish(&launch->reduction, list->runs[i].address, size / element_bytes,
+                                launch->contributions);
+    }
 }
 
 muster_status muster_local_end(const struct muster_request *request,
+                               const struct muster_operation_order *order,
                                const struct muster_launch *launch)
 {
-    if (muster_collective_reduces(launch->shape.collective)) {
+    if (order->output.blocks > 0) {
+        scatter_in_order(request, launch, &order->output);
+    }
+    bool reduces = muster_collective_reduces(launch->shape.collective);
+    if (reduces && request->out_ranges != NULL) {
+        finish_ranges(request, launch);
+    } else if (reduces) {
         muster_reduction_finish(&launch->reduction, request->out, launch->sizes.out_count,
                                 launch->contributions);
     }

@@ -155,7 +155,8 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
     const struct setup setup = {
         .context = context, .deadline_ns = deadline_ns, .ret_suspect = suspect};
     *suspect = UINT32_MAX;
-    if (context->topology.hosts != 1 || ranks < 2 || ranks > MUSTER_GROUP_RANKS_MAX) {
+    if (context->topology.hosts != 1 || context->order.callers != NULL || ranks < 2 ||
+        ranks > MUSTER_GROUP_RANKS_MAX) {
         return MUSTER_OK;
     }
     muster_status status = open_on_all(&setup, &options, &shared.memory, &shared.reach);

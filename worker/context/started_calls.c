@@ -11,28 +11,26 @@
 #include "worker/context/compression_choice.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/local_work.h"
+#include "worker/context/ranges.h"
 #include "worker/trace/timeline.h"
 
 enum {
-    IDLE_MAX = 256,         /* calls that are kept for their operations */
-    SCRATCH_ALIGNMENT = 64, /* a cache line */
-    CONTEXT_BIT = 1 << 30,  /* in the context numbers of messages: calls in flight */
+    IDLE_MAX = 256,        /* calls that are kept for their operations */
+    CONTEXT_BIT = 1 << 30, /* in the context numbers of messages: calls in flight */
 };
 
 struct muster_started_call {
     struct muster_in_flight in_flight;
     struct muster_context *context;
-    struct muster_request_key *key; /* owned */
-    struct muster_operation *operation;
-    struct muster_launch base; /* the part that all launches share */
-    uint64_t schedule_scratch_bytes, packs_bytes;
-    void *scratch;
-    uint64_t scratch_bytes;
+    struct muster_cached_operation own; /* the key, too; of the links of a cache none is used */
+    struct muster_scratch scratch;
     struct muster_request request; /* of this launch, with lists of its own */
     const void **inputs;           /* [list_size] */
     void **outputs;
     uint32_t list_size;
-    int64_t started_ns; /* for the timeline */
+    struct muster_bound_ranges ranges; /* of the request */
+    int64_t started_ns;                /* for the timeline */
+    bool persistent;                   /* stays with its owner between its starts */
     bool detached;
     TAILQ_ENTRY(muster_started_call) order;
 };
@@ -49,11 +47,13 @@ static size_t key_bytes(const struct muster_request_key *key)
 
 static void free_call(struct muster_started_call *call)
 {
-    muster_operation_destroy(call->operation);
-    free(call->scratch);
+    muster_operation_destroy(call->own.operation);
+    muster_operation_order_finish(&call->own.order_of_blocks);
+    free(call->scratch.memory);
     free(call->inputs);
     free(call->outputs);
-    free(call->key);
+    muster_bound_ranges_finish(&call->ranges);
+    free(call->own.key);
     free(call);
 }
 
@@ -64,8 +64,8 @@ static struct muster_started_call *take_idle(struct muster_started_calls *calls)
     struct muster_started_call *each = NULL;
     TAILQ_FOREACH(each, &calls->idle, order)
     {
-        if (key_bytes(each->key) == key_bytes(calls->key) &&
-            memcmp(each->key, calls->key, key_bytes(calls->key)) == 0) {
+        if (key_bytes(each->own.key) == key_bytes(calls->key) &&
+            memcmp(each->own.key, calls->key, key_bytes(calls->key)) == 0) {
             TAILQ_REMOVE(&calls->idle, each, order);
             calls->idle_count--;
             return each;
@@ -74,83 +74,54 @@ static struct muster_started_call *take_idle(struct muster_started_calls *calls)
     return NULL;
 }
 
-static struct muster_plan plan_of(const struct muster_context *context,
-                                  const struct muster_started_call *call)
-{
-    const struct muster_shape *shape = &call->base.shape;
-    const struct muster_packing *packing = &call->base.packing;
-    bool ordered = (call->base.call.flags & MUSTER_CALL_ORDERED) != 0;
-    return (struct muster_plan){.collective = shape->collective,
-                                .topology = &context->topology,
-                                .rank = shape->rank,
-                                .root = shape->root,
-                                .count =
-                                    packing->compression != 0 ? packing->block_packs : shape->count,
-                                .input_bounds = shape->input_bounds,
-                                .output_bounds = shape->output_bounds,
-                                .reduction_order = ordered ? context->reduction_order : NULL,
-                                .in_place = (call->key->flags & MUSTER_KEY_IN_PLACE) != 0};
-}
-
-/* Sets base.packing of a call that is compressed. */
-static muster_status choose(struct muster_context *context, struct muster_started_call *call,
-                            size_t element_size_bytes, size_t *ret_algorithm)
+/* Sets the launch's packing of a call that is compressed. */
+static muster_status choose(struct muster_context *context, const struct muster_plan *plan,
+                            struct muster_cached_operation *own)
 {
     struct muster_choices *choices = &context->started.choices;
-    const struct muster_plan plan = plan_of(context, call);
-    if (muster_compresses(muster_request_key_compression(call->key))) {
-        return muster_compression_choose(choices, call->key, &plan, &call->base.packing,
-                                         ret_algorithm);
+    if (muster_compresses(muster_request_key_compression(own->key))) {
+        return muster_compression_choose(choices, own->key, plan, &own->launch.packing,
+                                         &own->algorithm);
     }
-    if ((call->key->flags & MUSTER_KEY_NAMED) == 0) {
-        return muster_choices_make(choices, &plan, element_size_bytes, ret_algorithm);
+    if ((own->key->flags & MUSTER_KEY_NAMED) == 0) {
+        return muster_choices_make(choices, plan, own->element_size_bytes, &own->algorithm);
     }
-    *ret_algorithm = call->key->algorithm;
+    own->algorithm = own->key->algorithm;
     return MUSTER_OK;
 }
 
-/* call holds its key. */
+/* call->own holds its key and its launch. */
 static muster_status make_operation(struct muster_context *context,
-                                    struct muster_started_call *call, size_t element_size_bytes)
+                                    struct muster_started_call *call)
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
-    struct muster_schedule schedule;
-    size_t algorithm = 0;
-    TRY(choose(context, call, element_size_bytes, &algorithm));
-    bool packed = call->base.packing.compression != 0;
-    const struct muster_plan plan = plan_of(context, call);
-    if (packed) {
-        element_size_bytes = muster_pack_bytes(call->base.packing.compression);
-    }
-    TRY(muster_plan_check(algorithm, &plan));
-    call->base.call.algorithm = (uint32_t)algorithm;
-    TRY(muster_schedule_generate(algorithm, &plan, &schedule));
-    if (__builtin_mul_overflow(schedule.scratch_count, element_size_bytes,
-                               &call->schedule_scratch_bytes)) {
-        muster_schedule_finish(&schedule);
-        return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
-                                muster_collective_name(plan.collective));
-    }
-    call->packs_bytes =
-        packed ? (schedule.input_count + schedule.output_count) * element_size_bytes : 0;
-    TRY(muster_operation_create(context->fabric, &schedule, context->ranks, &call->operation));
-    return packed ? muster_operation_enable_packs(call->operation) : MUSTER_OK;
+    struct muster_cached_operation *own = &call->own;
+    TRY(muster_operation_order_init(&context->order, &own->launch.shape, &own->order_of_blocks));
+    struct muster_plan plan = muster_context_plan(context, own);
+    plan.memory = NULL; /* calls in flight run by messages */
+    TRY(choose(context, &plan, own));
+    muster_context_count_packs(context, own, &plan);
+    TRY(muster_plan_check(own->algorithm, &plan));
+    own->launch.call.algorithm = (uint32_t)own->algorithm;
+    return muster_context_schedule(context, &plan, own);
 }
 
 static muster_status fill_call(struct muster_context *context, const struct muster_request *request,
                                struct muster_started_call *call)
 {
     const struct muster_request_key *key = context->started.key;
+    struct muster_cached_operation *own = &call->own;
     muster_type type = request->collective == MUSTER_BARRIER ? MUSTER_FLOAT32 : request->type;
     call->context = context;
-    call->key = malloc(key_bytes(key));
-    if (call->key == NULL) {
+    own->element_size_bytes = muster_type_size_bytes(type);
+    own->key = malloc(key_bytes(key));
+    if (own->key == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for a call in flight");
     }
-    memcpy(call->key, key, key_bytes(key));
-    TRY(muster_request_check(call->key, context->rank, context->topology.ranks, &call->base));
-    TRY(muster_request_check_buffers(request, &call->base.sizes));
-    return make_operation(context, call, muster_type_size_bytes(type));
+    memcpy(own->key, key, key_bytes(key));
+    TRY(muster_request_check(own->key, context->rank, context->topology.ranks, &own->launch));
+    TRY(muster_request_check_buffers(request, &own->launch.sizes));
+    return make_operation(context, call);
 }
 
 /* By the key in the context, with its mutex held. */
@@ -160,7 +131,7 @@ static muster_status find_call(struct muster_context *context, const struct must
     struct muster_started_call *call = take_idle(&context->started);
     muster_status status = MUSTER_OK;
     if (call != NULL) {
-        status = muster_request_check_buffers(request, &call->base.sizes);
+        status = muster_request_check_buffers(request, &call->own.launch.sizes);
     } else {
         call = calloc(1, sizeof *call);
         if (call == NULL) {
@@ -176,7 +147,7 @@ static muster_status find_call(struct muster_context *context, const struct must
     return MUSTER_OK;
 }
 
-/* Starting ---------------------------------------------------------------------------------------
+/* Requests ---------------------------------------------------------------------------------------
  */
 
 /* The caller's lists of buffers need only stay until the call is started. */
@@ -206,53 +177,6 @@ static muster_status copy_request(struct muster_started_call *call,
     return MUSTER_OK;
 }
 
-static muster_status reserve_scratch(struct muster_started_call *call, uint64_t size_bytes)
-{
-    if (size_bytes <= call->scratch_bytes) {
-        return MUSTER_OK;
-    }
-    free(call->scratch);
-    call->scratch = NULL;
-    call->scratch_bytes = 0;
-    if (posix_memalign(&call->scratch, SCRATCH_ALIGNMENT, size_bytes) != 0) {
-        return muster_error_set(MUSTER_FATAL, "no memory for %llu bytes of scratch",
-                                (unsigned long long)size_bytes);
-    }
-    call->scratch_bytes = size_bytes;
-    return MUSTER_OK;
-}
-
-static uint64_t aligned(uint64_t size_bytes)
-{
-    return (size_bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
-}
-
-/* Fills the launch, except its number, and gathers this rank's buffers. */
-static muster_status prepare(struct muster_started_call *call)
-{
-    const struct muster_context *context = call->context;
-    const struct muster_request *request = &call->request;
-    struct muster_launch *launch = &call->in_flight.launch;
-    uint64_t scratch_bytes = aligned(call->schedule_scratch_bytes);
-    uint64_t packs_bytes = aligned(call->packs_bytes);
-    *launch = call->base;
-    launch->generation = context->generation;
-    launch->context = context->number | CONTEXT_BIT;
-    launch->deadline_ns = request->deadline_ns;
-    launch->reduction = muster_local_reduction(request);
-    if (muster_collective_reduces(launch->shape.collective)) {
-        launch->call.prescale = launch->reduction.prescale;
-        launch->call.postscale = launch->reduction.postscale;
-    }
-    TRY(reserve_scratch(call,
-                        scratch_bytes + packs_bytes + muster_local_scratch_bytes(request, launch)));
-    launch->scratch = call->scratch;
-    launch->packs = (char *)call->scratch + scratch_bytes;
-    launch->in = muster_local_begin(request, launch, (char *)launch->packs + packs_bytes);
-    launch->out = request->out;
-    return MUSTER_OK;
-}
-
 /* In the engine's thread. After a failure that the other ranks may not share, the numbers of calls
  * in flight may no longer agree, so no further call can be started. */
 static muster_status complete(struct muster_in_flight *in_flight, muster_status status)
@@ -261,7 +185,7 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
     struct muster_context *context = call->context;
     const struct muster_launch *launch = &in_flight->launch;
     if (status == MUSTER_OK) {
-        status = muster_local_end(&call->request, launch);
+        status = muster_local_end(&call->request, &call->own.order_of_blocks, launch);
     }
     if (status == MUSTER_OK) {
         atomic_fetch_add(&context->progress, 1);
@@ -317,24 +241,82 @@ static muster_status check_start(const struct muster_context *context,
         return muster_error_set(MUSTER_INVALID, "context %s: no call can be started here",
                                 context->name);
     }
-    if (muster_request_is_of_gpu(request)) {
+    if (muster_request_is_on_device(request)) {
         return muster_error_set(MUSTER_INVALID,
                                 "%s: calls in flight take memory of the host, and a buffer is "
-                                "memory of a GPU",
+                                "memory of a device",
                                 muster_collective_name(request->collective));
     }
     return MUSTER_OK;
 }
 
+/* Ranges are bound before the call is found, whose lists they become. */
+static void take_ranges(struct muster_started_calls *calls, struct muster_started_call *call)
+{
+    const struct muster_bound_ranges bound = calls->ranges;
+    calls->ranges = call->ranges;
+    call->ranges = bound;
+    muster_request_move_ranges(&call->request, &calls->ranges, &call->ranges);
+}
+
+/* A call that is ready to be launched. */
+static muster_status make_call_locked(struct muster_context *context,
+                                      const struct muster_request *request,
+                                      struct muster_started_call **ret_call)
+{
+    struct muster_started_calls *calls = &context->started;
+    struct muster_started_call *call = NULL;
+    struct muster_request bound;
+    if (request->ranges != NULL) {
+        TRY(muster_context_bind_ranges(request, &calls->ranges, &bound));
+        request = &bound;
+    }
+    TRY(muster_request_key(request, context->topology.ranks, calls->key));
+    TRY(find_call(context, request, &call));
+    int64_t limit_ns = request->deadline_ns == MUSTER_NEVER
+                           ? MUSTER_NEVER
+                           : request->deadline_ns - muster_clock_ns();
+    /* The analyzer does not see that MUSTER_OK means that there is one. */
+    call->in_flight.operation =
+        call->own.operation; /* NOLINT(clang-analyzer-core.NullDereference) */
+    call->in_flight.complete = complete;
+    call->in_flight.limit_ns = limit_ns;
+    call->detached = false;
+    call->persistent = false;
+    muster_status status = copy_request(call, request);
+    take_ranges(calls, call);
+    if (status != MUSTER_OK) {
+        free_call(call);
+        return status;
+    }
+    *ret_call = call;
+    return MUSTER_OK;
+}
+
+/* Starting ---------------------------------------------------------------------------------------
+ */
+
 /* Numbers the call, which makes the order of calls, and passes it to the engine. */
 static muster_status launch_locked(struct muster_started_calls *calls,
                                    struct muster_started_call *call)
 {
-    call->in_flight.launch.sequence = calls->sequence + 1;
+    struct muster_context *context = call->context;
+    struct muster_launch *launch = &call->in_flight.launch;
+    call->started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
+    TRY(muster_context_prepare(context, &call->request, &call->own, &call->scratch, launch));
+    launch->context |= CONTEXT_BIT;
+    launch->deadline_ns = MUSTER_NEVER; /* the engine has a limit */
+    launch->sequence = calls->sequence + 1;
     TRY(muster_progress_engine_start(calls->engine, &call->in_flight));
     calls->sequence++;
     TAILQ_INSERT_TAIL(&calls->active, call, order);
     return MUSTER_OK;
+}
+
+static muster_status check_usable_locked(const struct muster_started_calls *calls)
+{
+    return calls->broken == MUSTER_OK ? MUSTER_OK
+                                      : muster_error_set(calls->broken, "%s", calls->broken_text);
 }
 
 muster_status muster_context_start(struct muster_context *context,
@@ -345,26 +327,41 @@ muster_status muster_context_start(struct muster_context *context,
     struct muster_started_call *call = NULL;
     TRY(check_start(context, request));
     AUTO_LOCK(&calls->mutex);
-    if (calls->broken != MUSTER_OK) {
-        return muster_error_set(calls->broken, "%s", calls->broken_text);
-    }
+    TRY(check_usable_locked(calls));
     release_detached_locked(calls);
-    TRY(muster_request_key(request, context->topology.ranks, calls->key));
-    TRY(find_call(context, request, &call));
-    /* The analyzer does not see that MUSTER_OK means that there is one. */
-    call->in_flight.operation = call->operation; /* NOLINT(clang-analyzer-core.NullDereference) */
-    call->in_flight.complete = complete;
-    call->detached = false;
-    call->started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
-    muster_status status = copy_request(call, request);
-    status = status == MUSTER_OK ? prepare(call) : status;
-    status = status == MUSTER_OK ? launch_locked(calls, call) : status;
+    TRY(make_call_locked(context, request, &call));
+    muster_status status = launch_locked(calls, call);
     if (status != MUSTER_OK) {
         free_call(call);
         return status;
     }
     *ret_call = call;
     return MUSTER_OK;
+}
+
+muster_status muster_context_make_persistent(struct muster_context *context,
+                                             const struct muster_request *request,
+                                             struct muster_started_call **ret_call)
+{
+    TRY(check_start(context, request));
+    AUTO_LOCK(&context->started.mutex);
+    TRY(make_call_locked(context, request, ret_call));
+    (*ret_call)->persistent = true;
+    return MUSTER_OK;
+}
+
+muster_status muster_started_call_start(struct muster_started_call *call)
+{
+    struct muster_started_calls *calls = &call->context->started;
+    AUTO_LOCK(&calls->mutex);
+    TRY(check_usable_locked(calls));
+    release_detached_locked(calls);
+    return launch_locked(calls, call);
+}
+
+void muster_started_call_free(struct muster_started_call *call)
+{
+    free_call(call);
 }
 
 /* Ending -----------------------------------------------------------------------------------------
@@ -385,7 +382,7 @@ size_t muster_started_calls_wait_any(struct muster_started_call *const *calls, s
 {
     /* A call begins with its record in the engine. */
     return muster_progress_engine_wait_any(calls[0]->context->started.engine,
-                                           (const struct muster_in_flight *const *)calls, count,
+                                           (struct muster_in_flight *const *)calls, count,
                                            until_ns);
 }
 
@@ -401,7 +398,11 @@ muster_status muster_started_call_end(struct muster_started_call *call, uint32_t
         *ret_suspect = call->in_flight.suspect;
     }
     AUTO_LOCK(&calls->mutex);
-    release_locked(calls, call);
+    if (call->persistent) {
+        TAILQ_REMOVE(&calls->active, call, order);
+    } else {
+        release_locked(calls, call);
+    }
     return status;
 }
 
@@ -454,6 +455,7 @@ void muster_started_calls_finish(struct muster_started_calls *calls)
         free_call(each);
     }
     free_idle(calls);
+    muster_bound_ranges_finish(&calls->ranges);
     free(calls->key);
     pthread_mutex_destroy(&calls->mutex);
 }

@@ -32,8 +32,9 @@
 
 #include "collectives/reduce/reduce.h"
 #include "worker/base/status.h"
-#include "worker/executor/executor_gpu.h"
+#include "worker/executor/executor_device.h"
 #include "worker/executor/executor_packs.h"
+#include "worker/executor/executor_ranges.h"
 #include "worker/trace/timeline.h"
 
 static bool is_local(const struct muster_step *step)
@@ -56,6 +57,11 @@ static char *address_of(const struct muster_operation *operation, uint8_t buffer
     return base == NULL ? NULL : base + offset * operation->element_size_bytes;
 }
 
+static bool has_ranges(const struct muster_operation *operation, const struct muster_step *step)
+{
+    return operation->ranges[step->target] != NULL || operation->ranges[step->source] != NULL;
+}
+
 static muster_status run_local_step(const struct muster_operation *operation,
                                     const struct muster_step *step)
 {
@@ -64,11 +70,13 @@ static muster_status run_local_step(const struct muster_operation *operation,
     if (step->span.count == 0) {
         return MUSTER_OK;
     }
-    if (operation->gpu[step->target] != NULL || operation->gpu[step->source] != NULL) {
-        return muster_operation_step_gpu(operation, step);
+    if (operation->memories[step->target] != NULL || operation->memories[step->source] != NULL) {
+        return muster_operation_step_device(operation, step);
     }
     if (operation->launch->packing.compression != 0) {
         muster_operation_step_packs(operation, step);
+    } else if (has_ranges(operation, step)) {
+        muster_operation_step_in_ranges(operation, step);
     } else if (step->kind == MUSTER_STEP_REDUCE) {
         muster_reduction_combine(&operation->launch->reduction, target, target, source,
                                  step->span.count);
@@ -115,6 +123,29 @@ static void consume_and_reduce(struct muster_transfer *transfer, uint64_t offset
                              size_bytes / operation->element_size_bytes);
 }
 
+/* A message that ends in the middle of an element would leave one that is neither what it was nor
+ * the result: with this function only whole elements are written. */
+static void consume_and_copy(struct muster_transfer *transfer, uint64_t offset_bytes,
+                             const void *data, size_t size_bytes)
+{
+    memcpy((char *)transfer->data + offset_bytes, data, size_bytes);
+}
+
+static bool is_kept(const struct muster_operation *operation, const struct muster_step *step)
+{
+    return operation->launch->keeps && step->kind != MUSTER_STEP_SEND &&
+           step->target == MUSTER_OUTPUT;
+}
+
+static muster_consume_function consume_of(const struct muster_operation *operation,
+                                          const struct muster_step *step)
+{
+    if (step->kind == MUSTER_STEP_RECV_REDUCE) {
+        return consume_and_reduce;
+    }
+    return is_kept(operation, step) ? consume_and_copy : NULL;
+}
+
 /* Rounds -------------------------------------------------------------------------------------- */
 
 static void when_done(struct muster_transfer *transfer);
@@ -137,16 +168,20 @@ static void prepare_message(struct muster_step_message *message)
         .data = sends ? address_of(operation, step->source, step->span.offset)
                       : address_of(operation, step->target, step->at),
         .size_bytes = step->span.count * operation->element_size_bytes,
-        .consume = step->kind == MUSTER_STEP_RECV_REDUCE ? consume_and_reduce : NULL,
+        .consume = consume_of(operation, step),
+        .checked = is_kept(operation, step),
         .element_size_bytes = (uint32_t)operation->element_size_bytes,
+        .priority = launch->priority,
         .done = when_done,
         .owner = message,
     };
     message->pending = true;
-    if (operation->on_gpu) {
-        muster_message_prepare_gpu(message);
+    if (operation->on_device) {
+        muster_message_prepare_device(message);
     } else if (launch->packing.compression != 0) {
         muster_message_prepare_packs(message);
+    } else if (operation->in_ranges) {
+        muster_message_prepare_ranges(message);
     }
 }
 
@@ -238,8 +273,8 @@ static void when_done(struct muster_transfer *transfer)
     struct muster_operation *operation = lane->operation;
     message->pending = false;
     muster_status ended = transfer->status;
-    if (ended == MUSTER_OK && operation->on_gpu) {
-        ended = muster_message_check_gpu(message);
+    if (ended == MUSTER_OK && operation->on_device) {
+        ended = muster_message_check_device(message);
     }
     if (ended != MUSTER_OK) {
         fail(operation, ended);
@@ -265,10 +300,13 @@ static void prepare_operation(struct muster_operation *operation,
     operation->buffers[MUSTER_INPUT] = (char *)launch->in; /* only ever read */
     operation->buffers[MUSTER_OUTPUT] = launch->out;
     operation->buffers[MUSTER_SCRATCH] = launch->scratch;
-    operation->gpu[MUSTER_INPUT] = launch->in_gpu;
-    operation->gpu[MUSTER_OUTPUT] = launch->out_gpu;
-    operation->gpu_reason[0] = '\0';
-    operation->on_gpu = launch->in_gpu != NULL || launch->out_gpu != NULL;
+    operation->ranges[MUSTER_INPUT] = launch->in_ranges;
+    operation->ranges[MUSTER_OUTPUT] = launch->out_ranges;
+    operation->in_ranges = launch->in_ranges != NULL || launch->out_ranges != NULL;
+    operation->memories[MUSTER_INPUT] = launch->in_memory;
+    operation->memories[MUSTER_OUTPUT] = launch->out_memory;
+    operation->copy_reason[0] = '\0';
+    operation->on_device = launch->in_memory != NULL || launch->out_memory != NULL;
     operation->element_size_bytes = muster_type_size_bytes((muster_type)call->type);
     if (launch->packing.compression != 0) {
         muster_operation_prepare_packs(operation);
@@ -399,10 +437,10 @@ muster_status muster_operation_run(struct muster_operation *operation,
     return muster_operation_finish(operation, status, ret_suspect);
 }
 
-bool muster_operation_reads_gpu(const struct muster_operation *operation, uint64_t generation)
+bool muster_operation_reads_devices(const struct muster_operation *operation, uint64_t generation)
 {
-    return muster_fabric_reads_gpu(operation->fabric, generation, operation->peers,
-                                   operation->peer_count);
+    return muster_fabric_reads_devices(operation->fabric, generation, operation->peers,
+                                       operation->peer_count);
 }
 
 /* Making -------------------------------------------------------------------------------------- */

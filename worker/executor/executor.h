@@ -26,9 +26,9 @@ MUSTER_CHECKED muster_status muster_operation_create(struct muster_fabric *fabri
 MUSTER_CHECKED muster_status muster_operation_enable_packs(struct muster_operation *operation);
 void muster_operation_destroy(struct muster_operation *operation);
 
-/* Whether the links of the operation can read memory of a GPU now: then buffers of a launch may lie
- * there. */
-bool muster_operation_reads_gpu(const struct muster_operation *operation, uint64_t generation);
+/* Whether the links of the operation can read memory of a device now: then buffers of a launch may
+ * lie there. */
+bool muster_operation_reads_devices(const struct muster_operation *operation, uint64_t generation);
 
 /* Blocks until this rank's part is done. The launch is borrowed until then. MUSTER_RETRY: the
  * deadline has passed. MUSTER_INVALID: the ranks disagree; all peers have been sent an abort.

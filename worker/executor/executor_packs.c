@@ -135,15 +135,75 @@ void muster_pack_plan_destroy(struct muster_pack_plan *plan)
 
 /* Between elements and packs ------------------------------------------------------------------- */
 
+/* Of so many elements from the place on, how many follow each other there: whole packs, or all.
+ * *ret_there: the first of them. 0: the first pack lies in several ranges. */
+static uint64_t run_of_packs(struct muster_place place, uint64_t count, uint64_t each,
+                             float **ret_there)
+{
+    uint64_t bytes = count * sizeof(float);
+    *ret_there = (float *)(void *)muster_place_at(&place, &bytes); /* ranges are aligned */
+    uint64_t run = bytes / sizeof(float);
+    return run < count ? run / each * each : count;
+}
+
+/* Encodes so many elements of a block, from its beginning or from that of another of its packs. A
+ * pack that lies in several ranges is put together first, so that its bytes are the same however
+ * its elements lie. */
+static void encode_from(muster_compression compression, struct muster_place place, uint64_t count,
+                        char *packs)
+{
+    const uint64_t each = muster_pack_elements(compression);
+    while (count > 0) {
+        float pack[MUSTER_PACK_ELEMENTS_MAX];
+        float *there = NULL;
+        uint64_t some = run_of_packs(place, count, each, &there);
+        if (some == 0) {
+            some = count < each ? count : each;
+            there = pack;
+            muster_place_copy((struct muster_place){.base = (char *)pack}, place,
+                              some * sizeof(float));
+        }
+        muster_compress(compression, packs, there, some);
+        packs += (some + each - 1) / each * muster_pack_bytes(compression);
+        place = muster_place_advance(place, some * sizeof(float));
+        count -= some;
+    }
+}
+
+static void decode_to(muster_compression compression, struct muster_place place, uint64_t count,
+                      const char *packs)
+{
+    const uint64_t each = muster_pack_elements(compression);
+    while (count > 0) {
+        float pack[MUSTER_PACK_ELEMENTS_MAX];
+        float *there = NULL;
+        uint64_t some = run_of_packs(place, count, each, &there);
+        if (some > 0) {
+            muster_decompress(compression, there, packs, some);
+        } else {
+            some = count < each ? count : each;
+            muster_decompress(compression, pack, packs, some);
+            muster_place_copy(place, (struct muster_place){.base = (char *)pack},
+                              some * sizeof(float));
+        }
+        packs += (some + each - 1) / each * muster_pack_bytes(compression);
+        place = muster_place_advance(place, some * sizeof(float));
+        count -= some;
+    }
+}
+
 /* Encodes the packs of the span from the elements of INPUT, to `packs`. */
 static void encode(const struct muster_operation *operation, struct muster_span span, char *packs)
 {
-    const struct muster_packing *packing = &operation->launch->packing;
-    const float *elements = operation->launch->in;
+    const struct muster_launch *launch = operation->launch;
+    const struct muster_place input = {.base = (char *)launch->in, /* only read */
+                                       .ranges = launch->in_ranges};
+    bool blocks = launch->shape.collective == MUSTER_REDUCE_SCATTER;
     while (span.count > 0) {
         uint64_t count;
-        struct muster_span some = muster_packing_elements(packing, span, &count);
-        muster_compress(packing->compression, packs, elements + some.offset, some.count);
+        struct muster_span some = muster_packing_elements(&launch->packing, blocks, span, &count);
+        encode_from(launch->packing.compression,
+                    muster_place_advance(input, some.offset * sizeof(float)), some.count, packs);
         packs += count * operation->element_size_bytes;
         span.offset += count;
         span.count -= count;
@@ -154,12 +214,14 @@ static void encode(const struct muster_operation *operation, struct muster_span 
 static void decode(const struct muster_operation *operation, struct muster_span span,
                    const char *packs)
 {
-    const struct muster_packing *packing = &operation->launch->packing;
-    float *elements = operation->launch->out;
+    const struct muster_launch *launch = operation->launch;
+    const struct muster_place output = {.base = launch->out, .ranges = launch->out_ranges};
+    bool blocks = launch->shape.collective == MUSTER_ALLGATHER;
     while (span.count > 0) {
         uint64_t count;
-        struct muster_span some = muster_packing_elements(packing, span, &count);
-        muster_decompress(packing->compression, elements + some.offset, packs, some.count);
+        struct muster_span some = muster_packing_elements(&launch->packing, blocks, span, &count);
+        decode_to(launch->packing.compression,
+                  muster_place_advance(output, some.offset * sizeof(float)), some.count, packs);
         packs += count * operation->element_size_bytes;
         span.offset += count;
         span.count -= count;

@@ -29,7 +29,7 @@ struct muster_step_message {
     uint8_t turn;     /* of its round */
     bool early;       /* it is posted with the round before its own */
     bool pending;     /* posted and not done */
-    bool failed_copy; /* a copy of its data to or on a GPU failed */
+    bool failed_copy; /* a copy of its data to or on a device failed */
 };
 
 struct muster_operation {
@@ -46,11 +46,14 @@ struct muster_operation {
     const struct muster_launch *launch;
     struct muster_timeline *timeline; /* the fabric's; or NULL */
     char *buffers[3];                 /* by enum muster_buffer */
-    /* By enum muster_buffer: the allocation of a GPU that the buffer is in, or NULL. on_gpu: one is
-     * not NULL. */
-    const struct muster_gpu_memory *gpu[3];
-    bool on_gpu;
-    char gpu_reason[128]; /* why the first copy failed; "": none did */
+    /* Likewise: the ranges that the buffer consists of, or NULL. */
+    const struct muster_range_list *ranges[3];
+    bool in_ranges; /* one of them is not NULL */
+    /* By enum muster_buffer: the allocation of a device that the buffer is in; NULL: memory of the
+     * host. on_device: one is not NULL. */
+    const struct muster_device_memory *memories[3];
+    bool on_device;
+    char copy_reason[128]; /* why the first copy failed; "": none did */
     size_t element_size_bytes;
     atomic_size_t lanes_left;
     bool *awake; /* the owner has something to do: see wake_owner(); borrowed */

@@ -9,6 +9,8 @@
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
 
+enum { WATCH_MS = 10 };
+
 TAILQ_HEAD(muster_in_flight_list, muster_in_flight);
 
 struct muster_progress_engine {
@@ -19,7 +21,8 @@ struct muster_progress_engine {
     struct muster_in_flight_list queue; /* in the order in which they were started */
     pthread_t thread;
     bool has_thread, stopping;
-    bool awake; /* an operation has something to do; see executor.h */
+    bool watching; /* drives the fabric also while there is no operation */
+    bool awake;    /* an operation has something to do; see executor.h */
 };
 
 /* The engine's thread ----------------------------------------------------------------------------
@@ -87,18 +90,64 @@ static void progress_all(struct muster_progress_engine *engine)
     }
 }
 
-/* The wait has ended with this status and text: so have the operations whose deadline has passed,
- * or those of the generation that is over. */
+/* The limits of operations: a clock that runs while a thread waits. With the mutex. */
+
+static int64_t limit_locked(const struct muster_in_flight *in_flight, int64_t now_ns)
+{
+    int64_t since_ns = in_flight->waiting > 0 ? in_flight->waiting_since : now_ns;
+    return in_flight->limit_ns >= MUSTER_NEVER - since_ns
+               ? MUSTER_NEVER
+               : since_ns + in_flight->limit_ns - in_flight->waited_ns;
+}
+
+static void begin_waiting_locked(struct muster_in_flight *in_flight, int64_t now_ns)
+{
+    if (in_flight->waiting++ == 0) {
+        in_flight->waiting_since = now_ns;
+    }
+}
+
+static void end_waiting_locked(struct muster_in_flight *in_flight, int64_t now_ns)
+{
+    if (--in_flight->waiting == 0) {
+        in_flight->waited_ns += now_ns - in_flight->waiting_since;
+    }
+}
+
+/* No operation can reach its limit before this time, whoever begins to wait. */
+static int64_t earliest_limit(struct muster_progress_engine *engine, const struct span *all)
+{
+    int64_t now_ns = muster_clock_ns();
+    int64_t earliest_ns = MUSTER_NEVER;
+    AUTO_LOCK(&engine->mutex);
+    for (const struct muster_in_flight *each = all->first; each != NULL;
+         each = next_in(all, each)) {
+        int64_t limit_ns = limit_locked(each, now_ns);
+        earliest_ns = limit_ns < earliest_ns ? limit_ns : earliest_ns;
+    }
+    return earliest_ns;
+}
+
+static bool is_past_limit(struct muster_progress_engine *engine,
+                          const struct muster_in_flight *in_flight, int64_t now_ns)
+{
+    AUTO_LOCK(&engine->mutex);
+    return in_flight->waiting > 0 && limit_locked(in_flight, now_ns) <= now_ns;
+}
+
+/* The wait has ended with this status and text: so have the operations whose limit has passed, or
+ * those of the generation that is over. */
 static void end_failed(struct muster_progress_engine *engine, muster_status status,
-                       uint64_t generation, int64_t now_ns)
+                       uint64_t generation)
 {
     const struct span all = all_of(engine);
+    int64_t now_ns = muster_clock_ns();
     char text[MUSTER_ERROR_MAX];
     struct muster_in_flight *next = NULL;
     (void)snprintf(text, sizeof text, "%s", muster_last_error());
     for (struct muster_in_flight *each = all.first; each != NULL; each = next) {
         next = next_in(&all, each);
-        bool over = status == MUSTER_RETRY ? each->launch.deadline_ns <= now_ns
+        bool over = status == MUSTER_RETRY ? is_past_limit(engine, each, now_ns)
                                            : each->launch.generation == generation;
         if (each->started && over) {
             finish(engine, each, muster_error_set(status, "%s", text));
@@ -106,7 +155,7 @@ static void end_failed(struct muster_progress_engine *engine, muster_status stat
     }
 }
 
-/* Waits for the messages of all operations, at most until the first deadline. */
+/* Waits for the messages of all operations, at most until the first limit. */
 static void wait_for_messages(struct muster_progress_engine *engine)
 {
     const struct span all = all_of(engine);
@@ -116,24 +165,36 @@ static void wait_for_messages(struct muster_progress_engine *engine)
     const struct muster_launch *oldest = &all.first->launch;
     const struct muster_message_key key = {
         .generation = oldest->generation, .sequence = oldest->sequence, .context = oldest->context};
-    int64_t deadline_ns = MUSTER_NEVER;
-    for (const struct muster_in_flight *each = all.first; each != NULL;
-         each = next_in(&all, each)) {
-        int64_t own_ns = each->launch.deadline_ns;
-        deadline_ns = own_ns < deadline_ns ? own_ns : deadline_ns;
-    }
-    muster_status status = muster_fabric_wait_in(engine->fabric, &key, &engine->awake, deadline_ns);
+    muster_status status =
+        muster_fabric_wait_in(engine->fabric, &key, &engine->awake, earliest_limit(engine, &all));
     if (status != MUSTER_OK) {
-        end_failed(engine, status, key.generation, deadline_ns);
+        end_failed(engine, status, key.generation);
     }
 }
 
-/* Sleeps while there is no operation. False: the engine is to stop. */
+/* Not all the time, so that it neither wakes up for each message of a caller's call nor makes that
+ * caller wait for it. */
+static void watch(struct muster_progress_engine *engine)
+{
+    bool in_time =
+        muster_condition_wait(&engine->changed, &engine->mutex, muster_clock_after_ms(WATCH_MS));
+    if (!in_time && TAILQ_EMPTY(&engine->queue) && !engine->stopping) {
+        muster_mutex_unlock(&engine->mutex);
+        muster_fabric_poll(engine->fabric);
+        muster_mutex_lock(&engine->mutex);
+    }
+}
+
+/* Sleeps or keeps watch while there is no operation. False: the engine is to stop. */
 static bool has_operations(struct muster_progress_engine *engine)
 {
     AUTO_LOCK(&engine->mutex);
     while (TAILQ_EMPTY(&engine->queue) && !engine->stopping) {
-        (void)pthread_cond_wait(&engine->changed, &engine->mutex);
+        if (engine->watching) {
+            watch(engine);
+        } else {
+            (void)pthread_cond_wait(&engine->changed, &engine->mutex);
+        }
     }
     return !TAILQ_EMPTY(&engine->queue);
 }
@@ -166,6 +227,13 @@ static muster_status start_thread_locked(struct muster_progress_engine *engine)
     return MUSTER_OK;
 }
 
+muster_status muster_progress_engine_keep_watch(struct muster_progress_engine *engine)
+{
+    AUTO_LOCK(&engine->mutex);
+    engine->watching = true;
+    return start_thread_locked(engine);
+}
+
 muster_status muster_progress_engine_start(struct muster_progress_engine *engine,
                                            struct muster_in_flight *in_flight)
 {
@@ -174,6 +242,8 @@ muster_status muster_progress_engine_start(struct muster_progress_engine *engine
     in_flight->text[0] = '\0';
     in_flight->started = false;
     in_flight->done = false;
+    in_flight->waiting = 0;
+    in_flight->waited_ns = 0;
     {
         AUTO_LOCK(&engine->mutex);
         TRY(start_thread_locked(engine));
@@ -192,27 +262,42 @@ bool muster_progress_engine_test(struct muster_progress_engine *engine,
 }
 
 bool muster_progress_engine_wait(struct muster_progress_engine *engine,
-                                 const struct muster_in_flight *in_flight, int64_t until_ns)
+                                 struct muster_in_flight *in_flight, int64_t until_ns)
 {
     return muster_progress_engine_wait_any(engine, &in_flight, 1, until_ns) == 0;
 }
 
+static size_t find_done_locked(struct muster_in_flight *const *in_flight, size_t count)
+{
+    size_t i = 0;
+    while (i < count && !in_flight[i]->done) {
+        i++;
+    }
+    return i;
+}
+
 size_t muster_progress_engine_wait_any(struct muster_progress_engine *engine,
-                                       const struct muster_in_flight *const *in_flight,
-                                       size_t count, int64_t until_ns)
+                                       struct muster_in_flight *const *in_flight, size_t count,
+                                       int64_t until_ns)
 {
     AUTO_LOCK(&engine->mutex);
-    for (bool in_time = true;;) {
-        for (size_t i = 0; i < count; i++) {
-            if (in_flight[i]->done) {
-                return i;
-            }
-        }
-        if (!in_time) {
-            return count;
-        }
-        in_time = muster_condition_wait(&engine->completed, &engine->mutex, until_ns);
+    size_t done = find_done_locked(in_flight, count);
+    int64_t now_ns = done == count ? muster_clock_ns() : until_ns;
+    if (done < count || now_ns >= until_ns) {
+        return done;
     }
+    for (size_t i = 0; i < count; i++) {
+        begin_waiting_locked(in_flight[i], now_ns);
+    }
+    for (bool in_time = true; in_time && done == count;) {
+        in_time = muster_condition_wait(&engine->completed, &engine->mutex, until_ns);
+        done = find_done_locked(in_flight, count);
+    }
+    now_ns = muster_clock_ns();
+    for (size_t i = 0; i < count; i++) {
+        end_waiting_locked(in_flight[i], now_ns);
+    }
+    return done;
 }
 
 bool muster_progress_engine_wait_all(struct muster_progress_engine *engine, int64_t until_ns)
@@ -246,8 +331,13 @@ void muster_progress_engine_destroy(struct muster_progress_engine *engine)
     if (engine == NULL) {
         return;
     }
+    struct muster_in_flight *each = NULL;
     muster_mutex_lock(&engine->mutex);
     engine->stopping = true;
+    TAILQ_FOREACH(each, &engine->queue, order)
+    {
+        begin_waiting_locked(each, muster_clock_ns());
+    }
     (void)pthread_cond_signal(&engine->changed);
     bool has_thread = engine->has_thread;
     muster_mutex_unlock(&engine->mutex);

@@ -1,7 +1,8 @@
 /*
  * The progress engine: operations in flight, and the thread that makes them progress while their
  * callers compute or wait. There is one engine for each fabric. Its thread starts with the first
- * operation in flight and sleeps while there is none.
+ * operation in flight and sleeps while there is none; or it keeps watch from the start, so that
+ * what peers tell this member is passed on while its callers compute.
  *
  * An operation in flight belongs to the engine from start until it is done. The engine's thread
  * does its local steps, waits for its messages, and finishes it.
@@ -35,6 +36,10 @@ struct muster_in_flight {
     struct muster_operation *operation; /* borrowed; no other launch of it is under way */
     struct muster_launch launch;
     muster_completion_function complete;
+    /* How long threads may wait for it altogether, at most: the time during which no thread waits
+     * does not count, so that a caller may compute for as long as it likes. After that it ends as
+     * at a deadline. launch.deadline_ns is MUSTER_NEVER. */
+    int64_t limit_ns;
 
     /* Written by the engine; read by the caller when it is done. */
     muster_status status;
@@ -43,14 +48,22 @@ struct muster_in_flight {
 
     /* Private to the engine. */
     bool started, done;
+    uint32_t waiting;      /* threads */
+    int64_t waiting_since; /* while there are any */
+    int64_t waited_ns;     /* before that */
     TAILQ_ENTRY(muster_in_flight) order;
 };
 
 /* fabric is borrowed for the engine's life. */
 MUSTER_CHECKED muster_status muster_progress_engine_create(
     struct muster_fabric *fabric, struct muster_progress_engine **ret_engine);
-/* Waits until all operations are done, which is bounded by their deadlines. Accepts NULL. */
+/* Waits until all operations are done, which is bounded by their limits. Accepts NULL. */
 void muster_progress_engine_destroy(struct muster_progress_engine *engine);
+
+/* From now on the thread drives the fabric every 10 ms when there is no operation. MUSTER_FATAL: no
+ * thread can be started. */
+MUSTER_CHECKED muster_status
+muster_progress_engine_keep_watch(struct muster_progress_engine *engine);
 
 /* Does not block. MUSTER_FATAL: no thread can be started, and the operation is not in flight. */
 MUSTER_CHECKED muster_status muster_progress_engine_start(struct muster_progress_engine *engine,
@@ -63,12 +76,12 @@ bool muster_progress_engine_test(struct muster_progress_engine *engine,
 /* Blocks until it is done, or until the time of muster_clock_ns(), which gives up waiting and not
  * the operation. Returns whether it is done. */
 bool muster_progress_engine_wait(struct muster_progress_engine *engine,
-                                 const struct muster_in_flight *in_flight, int64_t until_ns);
+                                 struct muster_in_flight *in_flight, int64_t until_ns);
 
 /* Blocks until one of them is done, and returns its index; `count` if none was by that time. */
 size_t muster_progress_engine_wait_any(struct muster_progress_engine *engine,
-                                       const struct muster_in_flight *const *in_flight,
-                                       size_t count, int64_t until_ns);
+                                       struct muster_in_flight *const *in_flight, size_t count,
+                                       int64_t until_ns);
 
 /* Blocks until no operation is in flight, or until that time. Returns whether none is. */
 bool muster_progress_engine_wait_all(struct muster_progress_engine *engine, int64_t until_ns);

@@ -59,6 +59,7 @@ muster_status muster_fabric_create(const struct muster_fabric_options *options,
                    options->link_token != NULL ? options->link_token : "");
     fabric->segment_bytes = options->segment_bytes != 0 ? options->segment_bytes : UINT32_MAX;
     fabric->timeline = options->timeline;
+    fabric->loss_revokes = options->loss_revokes;
     (void)snprintf(fabric->first_address, sizeof fabric->first_address, "%s",
                    options->first_address != NULL ? options->first_address : "");
     muster_status status = muster_progress_init(fabric);
@@ -345,16 +346,6 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     muster_progress_wake_all(fabric);
     muster_timeline_begin(fabric->timeline, generation, muster_fabric_own_rank(fabric), count);
     return MUSTER_OK;
-}
-
-void muster_fabric_revoke(struct muster_fabric *fabric, uint64_t generation, const char *reason)
-{
-    AUTO_LOCK(&fabric->lock);
-    if (generation > fabric->revoked) {
-        fabric->revoked = generation;
-        (void)snprintf(fabric->revoked_reason, MUSTER_REASON_SIZE, "%s", reason);
-    }
-    muster_progress_wake_all(fabric);
 }
 
 bool muster_fabric_lost_peer(struct muster_fabric *fabric, uint64_t generation, uint32_t *ret_rank,

@@ -14,19 +14,25 @@
  * waiting threads, the leader, drives the progress of all transfers, whoever posted them. While no
  * thread waits, only the kernel and the peers make progress.
  *
- * Only functions that say so block. One exception: where no device can read memory of a GPU, the
+ * Only functions that say so block. One exception: where no device can read memory of a device, the
  * function that moves the data waits for a copy by CUDA.
  *
- * May use: worker/base, trace and memory, device/cuda, collectives/call/call.h. May not know:
+ * May use: worker/base, trace and memory, device/cuda, call.h and range_list.h of
+ * collectives/call. May not know:
  * schedules, contexts, sessions.
  */
 #ifndef MUSTER_WORKER_FABRIC_FABRIC_H
 #define MUSTER_WORKER_FABRIC_FABRIC_H
 
 #include "collectives/call/call.h"
+#include "collectives/call/range_list.h"
 #include "worker/base/random.h"
 
 enum {
+    /* Of all that members send each other: frames, hellos, and the records that communicators and
+     * sessions exchange (introduction.h, figures_wire.h, sync_wire.h). A change of any of them is a
+     * new version: members of different versions refuse each other by the hello (wire/hello.h). */
+    MUSTER_WIRE_VERSION = 5,
     MUSTER_ADDRESSES_MAX = 16, /* published by one member */
     MUSTER_PEER_HOST_SIZE = 64,
     MUSTER_ADDRESS_SIZE = 128, /* "tcp://[fe80::1]:65535" and its terminator */
@@ -38,7 +44,7 @@ enum {
 
 struct muster_fabric;
 struct muster_timeline;
-struct muster_gpu_memory;
+struct muster_device_memory;
 struct muster_transport_settings;
 
 /* Identifies a message between two members. */
@@ -80,22 +86,30 @@ struct muster_transfer {
     struct muster_message_key key;
     const struct muster_call *call; /* sent with the message, compared by the peer; borrowed */
     enum muster_direction direction;
-    uint32_t peer;       /* global rank in key.generation */
-    void *data;          /* SEND: read from here; RECEIVE: written here, unless consume is set */
+    uint32_t peer; /* global rank in key.generation */
+    void *data;    /* SEND: read from here; RECEIVE: written here, unless consume is set */
+    /* Instead of data: the message lies in these ranges from this byte of theirs on, in more than
+     * one of them; borrowed. NULL: in data. Only memory of the host. */
+    const struct muster_range_list *ranges;
+    uint64_t ranges_at_bytes;
     uint64_t size_bytes; /* the same at both members; a message of 0 bytes is sent, too */
     muster_consume_function consume; /* RECEIVE: is passed the pieces instead of data; or NULL */
-    uint32_t element_size_bytes;     /* pieces are multiples of it; 1 or more */
-    muster_done_function done;       /* or NULL */
-    void *owner;                     /* the caller's */
-    /* SEND: data is memory of a GPU, of this allocation; borrowed; only for links that read such
-     * memory (muster_fabric_reads_gpu()). NULL: memory of the host, as RECEIVE always has. */
-    const struct muster_gpu_memory *gpu;
-    bool to_gpu; /* consume only copies to a GPU: for the timeline */
+    /* RECEIVE with consume: only pieces that are what was sent. Else a piece may be the memory of a
+     * sender that withdraws it meanwhile; then the message is not delivered. */
+    bool checked;
+    uint32_t element_size_bytes; /* pieces are multiples of it; 1 or more */
+    int32_t priority;            /* SEND: segments of a higher one go before those of a lower one */
+    muster_done_function done;   /* or NULL */
+    void *owner;                 /* the caller's */
+    /* SEND: data is memory of a device, of this allocation; borrowed; only for links that read such
+     * memory (muster_fabric_reads_devices()). NULL: memory of the host, as RECEIVE always has. */
+    const struct muster_device_memory *memory;
+    bool to_device; /* consume only copies to a device: for the timeline */
 
     /* Written by the fabric. */
     enum muster_transfer_state state;
     muster_status status; /* when DONE: OK, INVALID (the members disagree), REJOIN (link lost),
-                             FATAL (memory of a GPU cannot be read) */
+                             FATAL (memory of a device cannot be read) */
     uint64_t moved_bytes; /* so far; never decreases */
     /* Where there is a timeline: when the transfer was posted, and when its first byte began to
      * move (0: not observed). */
@@ -139,6 +153,9 @@ struct muster_fabric_options {
     uint32_t segment_bytes; /* for tests: the largest part of a message that moves at once,
                                MUSTER_SEGMENT_BYTES_MIN or more; 0: the transport's own */
     struct muster_timeline *timeline; /* records the messages; borrowed; or NULL */
+    /* There is no service that would tell the members of a death: a link that is lost revokes the
+     * generation, as by muster_fabric_revoke_for_all(). */
+    bool loss_revokes;
 };
 
 /* Starts listening. MUSTER_INVALID: an address is not numeric or not one of this machine, no port
@@ -192,6 +209,17 @@ MUSTER_CHECKED muster_status muster_fabric_begin_generation(struct muster_fabric
  * reason. Wakes all waiting threads. */
 void muster_fabric_revoke(struct muster_fabric *fabric, uint64_t generation, const char *reason);
 
+/* The same, and all other members are told: those with an open link to this one, who pass it on to
+ * those with open links to them. What they are told begins with this member's rank. Sent by the
+ * time that this returns, unless a link is congested; then by the next one who waits, or by the
+ * fabric's end. */
+void muster_fabric_revoke_for_all(struct muster_fabric *fabric, uint64_t generation,
+                                  const char *reason);
+
+/* For a thread that keeps watch while no other waits: drives progress as far as that is possible
+ * now, unless another thread does. Does not block. */
+void muster_fabric_poll(struct muster_fabric *fabric);
+
 /* MUSTER_REJOIN: the generation is revoked or over; the text says why. Drives no progress: for
  * callers that have no transfers for a while. */
 MUSTER_CHECKED muster_status muster_fabric_check(struct muster_fabric *fabric, uint64_t generation);
@@ -213,10 +241,10 @@ void muster_fabric_end_posting(struct muster_fabric *fabric);
 MUSTER_CHECKED muster_status muster_fabric_post_locked(struct muster_fabric *fabric,
                                                        struct muster_transfer *transfer);
 
-/* Whether the links to these members are open, and all of them can send out of memory of a GPU. A
- * link that can do so can do so until the generation ends or the link is lost. */
-bool muster_fabric_reads_gpu(struct muster_fabric *fabric, uint64_t generation,
-                             const uint32_t *ranks, size_t count);
+/* Whether the links to these members are open, and all of them can send out of memory of a device.
+ * A link that can do so can do so until the generation ends or the link is lost. */
+bool muster_fabric_reads_devices(struct muster_fabric *fabric, uint64_t generation,
+                                 const uint32_t *ranks, size_t count);
 
 /* Drives progress until *finished is true, the deadline (a time of muster_clock_ns()) passes, or
  * the generation is revoked. Done functions set *finished; it is read under the fabric's lock.

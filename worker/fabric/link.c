@@ -169,6 +169,9 @@ void muster_link_fail(struct muster_link *link, enum muster_link_state state, co
     muster_transfer_table_splice(&link->receives, &ended);
     muster_link_notify(link);
     complete_all(link, &ended, MUSTER_REJOIN, link->reason);
+    if (state == MUSTER_LINK_LOST) {
+        muster_fabric_revoke_after_loss(fabric, link->reason);
+    }
 }
 
 bool muster_is_out_of_descriptors(int error)
@@ -257,6 +260,10 @@ void muster_link_aborted(struct muster_link *link, const struct muster_operation
                          const char *reason)
 {
     struct muster_fabric *fabric = link->fabric;
+    if (muster_operation_id_is_revocation(operation)) {
+        muster_fabric_revoked_by_peer(fabric, operation->generation, reason);
+        return;
+    }
     if (operation->generation < fabric->generation ||
         muster_ended_operations_withdrawn(&fabric->ended, operation) ||
         !muster_ended_operations_abort(&fabric->ended, operation, reason)) {

@@ -76,8 +76,8 @@ struct muster_transport {
      * are filled. */
     bool shares_memory;
 
-    /* A send's data may be memory of a GPU. */
-    bool reads_gpu;
+    /* A send's data may be memory of a device. */
+    bool reads_devices;
 
     /* A device writes to memory, and a wake-up costs an interrupt: the leader polls for longer
      * before it sleeps. */
@@ -291,6 +291,8 @@ struct muster_fabric {
     struct muster_signatures signatures;
     uint64_t revoked; /* generations up to this one */
     char revoked_reason[MUSTER_REASON_SIZE];
+    bool loss_revokes; /* see muster_fabric_options */
+    bool telling;      /* frames that tell of a revocation are queued; see revocation.c */
     bool killed;
     bool closing; /* muster_fabric_destroy() has begun: no connection is accepted any more */
     bool lost;    /* a link of this generation has been lost; the first one: */
@@ -400,7 +402,22 @@ uint32_t muster_link_segment_bytes(const struct muster_link *link, uint32_t most
  * been withdrawn or aborted. */
 bool muster_fabric_stale(const struct muster_fabric *fabric, const struct muster_message_key *key);
 
+/* Revocations (revocation.c) ------------------------------------------------------------------- */
+
+/* A link of this generation has been lost. */
+void muster_fabric_revoke_after_loss(struct muster_fabric *fabric, const char *reason);
+
+/* What a peer has aborted is not an operation but its whole generation. */
+bool muster_operation_id_is_revocation(const struct muster_operation_id *operation);
+/* A peer has told this member of it: passes it on the first time. */
+void muster_fabric_revoked_by_peer(struct muster_fabric *fabric, uint64_t generation,
+                                   const char *reason);
+
 /* Progress ------------------------------------------------------------------------------------- */
+
+/* Sends the frames of a revocation, as no thread may wait any more: a thread that has no leader
+ * beside it, and is none. */
+void muster_progress_tell(struct muster_fabric *fabric);
 
 /* Wakes the leader. Any thread, with or without locks. */
 void muster_fabric_wake(struct muster_fabric *fabric);

@@ -128,14 +128,14 @@ muster_status muster_fabric_post(struct muster_fabric *fabric, struct muster_tra
     return status;
 }
 
-bool muster_fabric_reads_gpu(struct muster_fabric *fabric, uint64_t generation,
-                             const uint32_t *ranks, size_t count)
+bool muster_fabric_reads_devices(struct muster_fabric *fabric, uint64_t generation,
+                                 const uint32_t *ranks, size_t count)
 {
     AUTO_LOCK(&fabric->lock);
     bool reads = fabric->generation == generation;
     for (size_t i = 0; i < count && reads; i++) {
         const struct muster_link *link = fabric->links[ranks[i]];
-        reads = link->state == MUSTER_LINK_OPEN && link->ops->reads_gpu;
+        reads = link->state == MUSTER_LINK_OPEN && link->ops->reads_devices;
     }
     return reads;
 }

@@ -480,14 +480,42 @@ static muster_status wait_locked(struct muster_fabric *fabric, struct muster_wai
     }
 }
 
+void muster_progress_tell(struct muster_fabric *fabric)
+{
+    if (fabric->telling && !fabric->leading && !fabric->killed) {
+        fabric->leading = true;
+        fabric->telling = false;
+        muster_progress_turn(fabric, 0);
+        fabric->leading = false;
+    }
+}
+
+static void wake_next_leader(struct muster_fabric *fabric)
+{
+    if (!fabric->leading && fabric->waiters != NULL) {
+        pthread_cond_signal(&fabric->waiters->woken);
+    }
+}
+
+void muster_fabric_poll(struct muster_fabric *fabric)
+{
+    AUTO_LOCK(&fabric->lock);
+    if (!fabric->leading && !fabric->killed) {
+        fabric->leading = true;
+        muster_progress_turn(fabric, 0);
+        fabric->leading = false;
+        muster_progress_tell(fabric);
+        wake_next_leader(fabric);
+    }
+}
+
 static muster_status drive(struct muster_fabric *fabric, struct muster_waiter *waiter,
                            int64_t deadline_ns)
 {
     muster_mutex_lock(&fabric->lock);
     muster_status status = wait_locked(fabric, waiter, deadline_ns);
-    if (!fabric->leading && fabric->waiters != NULL) {
-        pthread_cond_signal(&fabric->waiters->woken);
-    }
+    muster_progress_tell(fabric);
+    wake_next_leader(fabric);
     muster_mutex_unlock(&fabric->lock);
     return status;
 }

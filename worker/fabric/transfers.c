@@ -27,18 +27,38 @@ uint32_t muster_key_bucket(const struct muster_message_key *key)
     return (uint32_t)mixed & (MUSTER_TRANSFER_BUCKETS - 1);
 }
 
-void muster_transfer_list_append(struct muster_transfer_list *list,
-                                 struct muster_transfer *transfer)
+static void insert_after(struct muster_transfer_list *list, struct muster_transfer *previous,
+                         struct muster_transfer *transfer)
 {
-    transfer->next = NULL;
-    transfer->previous = list->last;
-    if (list->last != NULL) {
-        list->last->next = transfer;
+    transfer->previous = previous;
+    transfer->next = previous != NULL ? previous->next : list->first;
+    if (transfer->next != NULL) {
+        transfer->next->previous = transfer;
+    } else {
+        list->last = transfer;
+    }
+    if (previous != NULL) {
+        previous->next = transfer;
     } else {
         list->first = transfer;
     }
-    list->last = transfer;
     list->count++;
+}
+
+void muster_transfer_list_append(struct muster_transfer_list *list,
+                                 struct muster_transfer *transfer)
+{
+    insert_after(list, list->last, transfer);
+}
+
+void muster_transfer_list_insert(struct muster_transfer_list *list,
+                                 struct muster_transfer *transfer)
+{
+    struct muster_transfer *previous = list->last;
+    while (previous != NULL && previous->priority < transfer->priority) {
+        previous = previous->previous;
+    }
+    insert_after(list, previous, transfer);
 }
 
 void muster_transfer_list_remove(struct muster_transfer_list *list,

@@ -36,6 +36,10 @@ uint32_t muster_key_bucket(const struct muster_message_key *key);
 
 void muster_transfer_list_append(struct muster_transfer_list *list,
                                  struct muster_transfer *transfer);
+/* Inserts it behind all that have the same priority or a higher one, in a list that is in this
+ * order. */
+void muster_transfer_list_insert(struct muster_transfer_list *list,
+                                 struct muster_transfer *transfer);
 void muster_transfer_list_remove(struct muster_transfer_list *list,
                                  struct muster_transfer *transfer);
 /* Takes out the first one; NULL if there is none. */

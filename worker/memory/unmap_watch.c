@@ -43,7 +43,7 @@ static struct {
     int fd; /* -1: no watch */
     int pagemap;
     struct muster_range_set watched;
-    struct muster_range log[MUSTER_UNMAP_LOG_MAX];
+    struct muster_address_range log[MUSTER_UNMAP_LOG_MAX];
     uint64_t next;   /* position of the next entry */
     uint64_t oldest; /* position of the oldest entry that is still there */
 } state = {
@@ -54,7 +54,7 @@ static struct {
     .wake = -1,
 };
 
-static void add_to_log_locked(struct muster_range gone)
+static void add_to_log_locked(struct muster_address_range gone)
 {
     state.log[state.next++ % MUSTER_UNMAP_LOG_MAX] = gone;
     if (state.next - state.oldest > MUSTER_UNMAP_LOG_MAX) {
@@ -64,7 +64,7 @@ static void add_to_log_locked(struct muster_range gone)
 
 static void handle_event_locked(const struct uffd_msg *event)
 {
-    struct muster_range gone = {0};
+    struct muster_address_range gone = {0};
     if (event->event == UFFD_EVENT_REMAP) {
         gone.begin = (uintptr_t)event->arg.remap.from;
         gone.end = gone.begin + (uintptr_t)event->arg.remap.len;
@@ -285,7 +285,7 @@ static bool is_private(const void *base, size_t size_bytes)
 
 static bool watch_locked(const void *base, size_t size_bytes)
 {
-    struct muster_range range = {(uintptr_t)base, (uintptr_t)base + size_bytes};
+    struct muster_address_range range = {(uintptr_t)base, (uintptr_t)base + size_bytes};
     if (state.fd < 0 || !log_is_complete_locked()) {
         return false;
     }

@@ -40,7 +40,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Besides these, MUSTER_RANGES_MAX bounds the ranges that are watched. */
+/* Besides these, MUSTER_RANGE_SET_MAX bounds the ranges that are watched. */
 enum {
     MUSTER_UNMAP_LOG_MAX = 1024,  /* ranges in the log; older ones are reported as `everything` */
     MUSTER_UNMAP_REPORT_MAX = 64, /* ranges in one report */
@@ -50,7 +50,7 @@ struct muster_unmap_report {
     bool everything; /* any memory may have gone: the log is too short, or the watch has ended */
     bool more;       /* call again */
     size_t count;
-    struct muster_range gone[MUSTER_UNMAP_REPORT_MAX];
+    struct muster_address_range gone[MUSTER_UNMAP_REPORT_MAX];
 };
 
 /* An interface, so that tests can replace it. */

@@ -6,6 +6,7 @@
 #include "worker/base/thread.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/lease_thread.h"
+#include "worker/session/without_service.h"
 
 /* A collective ended with MUSTER_REJOIN: reports the suspect, and finds out whether the job is over
  * for this member. */
@@ -14,6 +15,9 @@ static muster_status handle_rejoin(struct muster_session *session, uint64_t gene
 {
     char text[MUSTER_ERROR_MAX];
     (void)snprintf(text, sizeof text, "%s", muster_last_error());
+    if (session->without_service) {
+        return muster_session_end_without_service(session, text);
+    }
     if (suspect != UINT32_MAX) {
         muster_session_report(session, generation, suspect, text);
     }

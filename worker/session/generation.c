@@ -135,9 +135,8 @@ static void read_peers(const struct muster_session *session,
     }
 }
 
-/* The ranks and sizes that the user reads at any time. */
-static void store_ranks(struct muster_session *session,
-                        const struct muster_communicator *communicator)
+void muster_session_store_ranks(struct muster_session *session,
+                                const struct muster_communicator *communicator)
 {
     for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
         const struct muster_context *context = communicator->contexts[scope];
@@ -170,7 +169,7 @@ static muster_status create_communicator(struct muster_session *session,
     muster_session_digest_hosts(response, &options.hosts_digest, &options.shape_digest);
     muster_fabric_set_token(session->fabric, response->link_token);
     TRY(muster_communicator_create(&options, ret_communicator));
-    store_ranks(session, *ret_communicator);
+    muster_session_store_ranks(session, *ret_communicator);
     return MUSTER_OK;
 }
 

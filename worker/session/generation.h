@@ -13,6 +13,10 @@
 MUSTER_CHECKED muster_status muster_session_begin_generation(struct muster_session *session,
                                                              struct muster_join_response *response);
 
+/* The ranks and sizes that the user reads at any time. */
+void muster_session_store_ranks(struct muster_session *session,
+                                const struct muster_communicator *communicator);
+
 /* Waits until no call holds the generation and destroys it: communicator and lists. Its number
  * stays. */
 void muster_session_end_generation(struct muster_session *session);

@@ -12,7 +12,9 @@ bool muster_session_is_leaving(struct muster_session *session)
 
 muster_status muster_session_ended_error_locked(const struct muster_session *session)
 {
-    return muster_error_set(MUSTER_ENDED, "job %s: %s", session->settings.job, session->why);
+    return session->without_service
+               ? muster_error_set(MUSTER_ENDED, "the communicator has ended: %s", session->why)
+               : muster_error_set(MUSTER_ENDED, "job %s: %s", session->settings.job, session->why);
 }
 
 muster_status muster_session_hold_generation(struct muster_session *session)

@@ -14,7 +14,8 @@
  *
  * With the figures go the algorithms that former generations have tuned, on the same hosts with as
  * many members on each. Contexts tune more of them. When a generation ends every member keeps the
- * result, so that the next rank 0 can use it; rank 0 stores it with the job at commits.
+ * result, so that the next rank 0 can use it; rank 0 stores it with the job at commits. Without a
+ * service nothing is stored, and all measure.
  */
 #include "worker/session/link_figures.h"
 
@@ -45,6 +46,9 @@ static void fetch(struct muster_session *session, uint32_t hosts_digest,
     muster_figures_key(hosts_digest, key);
     AUTO_LOCK(&session->client_mutex);
     muster_figures_init(ret_figures);
+    if (session->without_service) {
+        return;
+    }
     if (muster_figures_get(session->caller_client, session->settings.job, key, STORE_MS,
                            ret_figures) != MUSTER_OK) {
         muster_log(MUSTER_LOG_WARN, "the link figures stored as %s are not used: %s", key,
@@ -57,6 +61,9 @@ static bool store(struct muster_session *session, const struct muster_figures *f
 {
     char key[MUSTER_FIGURES_KEY_SIZE];
     const char *job = session->settings.job;
+    if (session->without_service) {
+        return false;
+    }
     muster_figures_key(figures->hosts_digest, key);
     AUTO_LOCK(&session->client_mutex);
     if (muster_figures_put(session->caller_client, job, key, STORE_MS, figures) != MUSTER_OK ||

@@ -18,12 +18,14 @@ enum slot_state {
     SLOT_ACTIVE = 1,   /* there is a call */
     SLOT_ENDED = 2,    /* its generation has ended; `status` is how the call did */
     SLOT_STARTING = 3, /* its call is being started, and nobody has its handle yet */
+    SLOT_INACTIVE = 4, /* there is a persistent call, which is not in flight */
 };
 
 struct slot {
     enum slot_state state;
     uint32_t serial; /* of its present or next use */
-    bool busy;       /* a thread waits for it */
+    bool busy;       /* a thread waits for it, or starts it */
+    bool persistent; /* inactive again at its end, until it is detached */
     struct muster_session *session;
     uint64_t generation;
     struct muster_started_call *call;
@@ -87,8 +89,8 @@ static void free_locked(struct slot *slot)
     (void)pthread_cond_broadcast(&table.changed);
 }
 
-/* The slot of a handle that nobody else waits for. */
-static muster_status find_locked(muster_operation operation, uint32_t *ret_index)
+/* The slot of a handle that no other thread uses. */
+static muster_status find_any_locked(muster_operation operation, uint32_t *ret_index)
 {
     uint32_t index = (uint32_t)operation - 1;
     enum slot_state state = index < table.count ? table.slots[index].state : SLOT_FREE;
@@ -104,6 +106,18 @@ static muster_status find_locked(muster_operation operation, uint32_t *ret_index
     }
     *ret_index = index;
     return MUSTER_OK;
+}
+
+/* One that can be waited for. */
+static muster_status find_locked(muster_operation operation, uint32_t *ret_index)
+{
+    TRY(find_any_locked(operation, ret_index));
+    return table.slots[*ret_index].state != SLOT_INACTIVE
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_INVALID,
+                                  "operation %llx is persistent and not started, or has been "
+                                  "waited for since its last start",
+                                  (unsigned long long)operation);
 }
 
 /* Consumes the handle of an operation whose generation has ended. */
@@ -129,22 +143,24 @@ static muster_status reserve_slot(uint32_t *ret_index)
 }
 
 /* The generation is held, so it cannot end meanwhile. */
-static muster_status start_held(struct muster_session *session, muster_scope scope,
-                                const struct muster_request *request,
-                                muster_operation *ret_operation)
+static muster_status make_held(struct muster_session *session, muster_scope scope,
+                               const struct muster_request *request, bool persistent,
+                               muster_operation *ret_operation)
 {
     struct muster_context *context = session->generation.communicator->contexts[scope];
     struct muster_started_call *call = NULL;
     uint32_t index = 0;
     TRY(reserve_slot(&index));
-    muster_status status = muster_context_start(context, request, &call);
+    muster_status status = persistent ? muster_context_make_persistent(context, request, &call)
+                                      : muster_context_start(context, request, &call);
     AUTO_LOCK(&table.mutex);
     struct slot *slot = &table.slots[index];
     if (status != MUSTER_OK) {
         free_locked(slot);
         return status;
     }
-    slot->state = SLOT_ACTIVE;
+    slot->state = persistent ? SLOT_INACTIVE : SLOT_ACTIVE;
+    slot->persistent = persistent;
     slot->session = session;
     slot->generation = session->generation.number;
     slot->call = call;
@@ -153,12 +169,68 @@ static muster_status start_held(struct muster_session *session, muster_scope sco
 }
 
 muster_status muster_session_start(struct muster_session *session, muster_scope scope,
-                                   const struct muster_request *request,
+                                   const struct muster_request *request, bool persistent,
                                    muster_operation *ret_operation)
 {
     TRY(muster_session_hold_generation(session));
     uint64_t generation = session->generation.number;
-    muster_status status = start_held(session, scope, request, ret_operation);
+    muster_status status = make_held(session, scope, request, persistent, ret_operation);
+    muster_session_release_generation(session);
+    return muster_session_handle_result(session, generation, status, UINT32_MAX);
+}
+
+/* The slot of a persistent operation that is not in flight. */
+static muster_status find_inactive_locked(muster_operation operation, uint32_t *ret_index)
+{
+    TRY(find_any_locked(operation, ret_index));
+    const struct slot *slot = &table.slots[*ret_index];
+    if (!slot->persistent) {
+        return muster_error_set(MUSTER_INVALID, "operation %llx is not persistent",
+                                (unsigned long long)operation);
+    }
+    if (slot->state != SLOT_INACTIVE) {
+        return muster_error_set(MUSTER_INVALID,
+                                slot->state == SLOT_ENDED
+                                    ? "operation %llx has ended with its generation: make it again"
+                                    : "operation %llx is in flight already",
+                                (unsigned long long)operation);
+    }
+    return MUSTER_OK;
+}
+
+/* The generation of this session is held. */
+static muster_status start_again_held(muster_operation operation)
+{
+    uint32_t index = 0;
+    muster_mutex_lock(&table.mutex);
+    muster_status status = find_inactive_locked(operation, &index);
+    struct muster_started_call *call = NULL;
+    if (status == MUSTER_OK) {
+        table.slots[index].busy = true;
+        call = table.slots[index].call;
+    }
+    muster_mutex_unlock(&table.mutex);
+    TRY(status);
+    status = muster_started_call_start(call);
+    AUTO_LOCK(&table.mutex);
+    table.slots[index].busy = false;
+    table.slots[index].state = status == MUSTER_OK ? SLOT_ACTIVE : SLOT_INACTIVE;
+    (void)pthread_cond_broadcast(&table.changed);
+    return status;
+}
+
+muster_status muster_start(muster_operation operation)
+{
+    struct muster_session *session = NULL;
+    uint32_t index = 0;
+    {
+        AUTO_LOCK(&table.mutex);
+        TRY(find_inactive_locked(operation, &index));
+        session = table.slots[index].session;
+    }
+    TRY(muster_session_hold_generation(session));
+    uint64_t generation = session->generation.number;
+    muster_status status = start_again_held(operation);
     muster_session_release_generation(session);
     return muster_session_handle_result(session, generation, status, UINT32_MAX);
 }
@@ -166,7 +238,8 @@ muster_status muster_session_start(struct muster_session *session, muster_scope 
 /* Waiting ----------------------------------------------------------------------------------------
  */
 
-/* Ends a call that is done, and consumes its handle. The slot is busy for this thread. */
+/* Ends a call that is done, and consumes its handle unless it is persistent. The slot is busy for
+ * this thread. */
 static muster_status end_call(uint32_t index)
 {
     uint32_t suspect = UINT32_MAX;
@@ -175,7 +248,13 @@ static muster_status end_call(uint32_t index)
     muster_mutex_unlock(&table.mutex);
     muster_status status = muster_started_call_end(slot.call, &suspect);
     muster_mutex_lock(&table.mutex);
-    free_locked(&table.slots[index]);
+    if (slot.persistent) {
+        table.slots[index].state = SLOT_INACTIVE;
+        table.slots[index].busy = false;
+        (void)pthread_cond_broadcast(&table.changed);
+    } else {
+        free_locked(&table.slots[index]);
+    }
     muster_mutex_unlock(&table.mutex);
     return muster_session_handle_result(slot.session, slot.generation, status, suspect);
 }
@@ -235,6 +314,20 @@ muster_status muster_test(muster_operation operation, int *ret_done)
     return status;
 }
 
+/* As find_locked(), for an operation that is to be of the same session as the first one, which has
+ * been found. */
+static muster_status find_of_session_locked(muster_operation first, muster_operation operation,
+                                            uint32_t *ret_index)
+{
+    TRY(find_locked(operation, ret_index));
+    if (table.slots[*ret_index].session != table.slots[(uint32_t)first - 1].session) {
+        return muster_error_set(MUSTER_INVALID,
+                                "wait_any: operations %llx and %llx are of two sessions",
+                                (unsigned long long)first, (unsigned long long)operation);
+    }
+    return MUSTER_OK;
+}
+
 /* Marks the slots of the operations as busy, and lists their calls. *ret_ended: the index of an
  * operation whose generation has ended; or `count`. On failure none is busy. */
 static muster_status begin_waiting_for_any(const muster_operation *operations, size_t count,
@@ -246,7 +339,7 @@ static muster_status begin_waiting_for_any(const muster_operation *operations, s
     *ret_ended = count;
     for (; marked < count && status == MUSTER_OK && *ret_ended == count; marked++) {
         uint32_t index = 0;
-        status = find_locked(operations[marked], &index);
+        status = find_of_session_locked(operations[0], operations[marked], &index);
         if (status == MUSTER_OK && table.slots[index].state == SLOT_ENDED) {
             *ret_ended = marked;
         } else if (status == MUSTER_OK) {
@@ -293,10 +386,12 @@ muster_status muster_detach(muster_operation operation)
 {
     uint32_t index = 0;
     AUTO_LOCK(&table.mutex);
-    TRY(find_locked(operation, &index));
+    TRY(find_any_locked(operation, &index));
     struct slot *slot = &table.slots[index];
     if (slot->state == SLOT_ACTIVE) {
         muster_started_call_detach(slot->call);
+    } else if (slot->state == SLOT_INACTIVE) {
+        muster_started_call_free(slot->call);
     }
     free_locked(slot);
     return MUSTER_OK;
@@ -305,16 +400,20 @@ muster_status muster_detach(muster_operation operation)
 /* The end of a generation, and of a session ------------------------------------------------------
  */
 
-/* Without the mutex meanwhile: the call may last until its deadline. */
+/* Ends the call of a slot, without the mutex meanwhile: it may last until its deadline. */
 static void end_locked(uint32_t index)
 {
-    struct muster_started_call *call = table.slots[index].call;
-    char text[MUSTER_ERROR_MAX] = "";
+    const struct slot before = table.slots[index];
+    char text[MUSTER_ERROR_MAX] = "its generation has ended";
+    muster_status status = MUSTER_REJOIN;
     table.slots[index].busy = true;
     muster_mutex_unlock(&table.mutex);
-    muster_status status = muster_started_call_end(call, NULL);
-    if (status != MUSTER_OK) {
-        (void)snprintf(text, sizeof text, "%s", muster_last_error());
+    if (before.state == SLOT_ACTIVE) {
+        status = muster_started_call_end(before.call, NULL);
+        (void)snprintf(text, sizeof text, "%s", status != MUSTER_OK ? muster_last_error() : "");
+    }
+    if (before.persistent) {
+        muster_started_call_free(before.call);
     }
     muster_mutex_lock(&table.mutex);
     struct slot *slot = &table.slots[index];
@@ -326,6 +425,11 @@ static void end_locked(uint32_t index)
     (void)pthread_cond_broadcast(&table.changed);
 }
 
+static bool has_call_of(const struct slot *slot, const struct muster_session *session)
+{
+    return slot->session == session && (slot->state == SLOT_ACTIVE || slot->state == SLOT_INACTIVE);
+}
+
 void muster_session_end_operations(struct muster_session *session)
 {
     AUTO_LOCK(&table.mutex);
@@ -333,7 +437,7 @@ void muster_session_end_operations(struct muster_session *session)
         while (table.slots[i].session == session && table.slots[i].busy) {
             (void)pthread_cond_wait(&table.changed, &table.mutex);
         }
-        if (table.slots[i].session == session && table.slots[i].state == SLOT_ACTIVE) {
+        if (has_call_of(&table.slots[i], session)) {
             end_locked(i);
         }
     }

@@ -3,7 +3,8 @@
  * a context.
  *
  * A handle is a number: a slot of a table, and the serial number of its use. The wait or test that
- * reports an operation done consumes its handle. When a generation ends, its operations are ended
+ * reports an operation done consumes its handle, but for a persistent one, which can be started
+ * again. When a generation ends, its operations are ended
  * first, and their handles keep the status until they are consumed or the session is closed.
  *
  * Locks: the table's mutex is taken after all locks of a session, and held for no wait but that of
@@ -14,11 +15,12 @@
 
 #include "worker/session/session_parts.h"
 
-/* Starts a collective of a scope. Statuses are those of muster_context_start(). */
+/* Starts a collective of a scope, or makes a persistent one, which is not started yet. Statuses are
+ * those of muster_context_start(). */
 MUSTER_CHECKED muster_status muster_session_start(struct muster_session *session,
                                                   muster_scope scope,
                                                   const struct muster_request *request,
-                                                  muster_operation *ret_operation);
+                                                  bool persistent, muster_operation *ret_operation);
 
 /* Waits until all operations of the session are done, which is bounded by their deadlines, and
  * keeps their statuses. Before the contexts are destroyed. */

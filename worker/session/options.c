@@ -47,7 +47,7 @@ static void read_environment(muster_options *options)
  * would give it values. */
 _Static_assert(offsetof(muster_options, compression) + sizeof(char *) == sizeof(muster_options),
                "muster_options ends with padding");
-_Static_assert(offsetof(muster_call_options, compression) + sizeof(muster_compression) ==
+_Static_assert(offsetof(muster_call_options, reserved) + sizeof(uint32_t) ==
                    sizeof(muster_call_options),
                "muster_call_options ends with padding");
 
@@ -148,7 +148,8 @@ static muster_status parse_compression(const char *name, muster_compression *ret
                : muster_error_prefix(MUSTER_INVALID, "compression (MUSTER_COMPRESSION)");
 }
 
-static muster_status copy_strings(const muster_options *options, struct muster_settings *settings)
+/* Where the service is, and what it is to know. */
+static muster_status copy_service(const muster_options *options, struct muster_settings *settings)
 {
     const char *job = options->job != NULL ? options->job : "default";
     if (options->rendezvous == NULL) {
@@ -164,7 +165,18 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     }
     TRY(muster_option_copy(options->rendezvous, &settings->rendezvous));
     TRY(muster_option_copy(job, &settings->job));
-    TRY(muster_option_copy(options->token != NULL ? options->token : "", &settings->token));
+    return muster_option_copy(options->token != NULL ? options->token : "", &settings->token);
+}
+
+static muster_status copy_no_service(struct muster_settings *settings)
+{
+    TRY(muster_option_copy("", &settings->rendezvous));
+    TRY(muster_option_copy("", &settings->job));
+    return muster_option_copy("", &settings->token);
+}
+
+static muster_status copy_strings(const muster_options *options, struct muster_settings *settings)
+{
     TRY(copy_host(options->host, &settings->host));
     TRY(copy_rack(options->rack, &settings->rack));
     TRY(muster_option_copy(options->timeline, &settings->timeline));
@@ -176,8 +188,8 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     return MUSTER_OK;
 }
 
-muster_status muster_settings_init(const muster_options *options,
-                                   struct muster_settings *ret_settings)
+static muster_status init(const muster_options *options, bool service,
+                          struct muster_settings *ret_settings)
 {
     muster_options complete;
     read_environment(&complete);
@@ -198,7 +210,11 @@ muster_status muster_settings_init(const muster_options *options,
         .reproducible = complete.reproducible != 0,
         .encrypted = complete.tls_certificate != NULL,
     };
-    muster_status status = copy_strings(&complete, &settings);
+    muster_status status =
+        service ? copy_service(&complete, &settings) : copy_no_service(&settings);
+    if (status == MUSTER_OK) {
+        status = copy_strings(&complete, &settings);
+    }
     if (status == MUSTER_OK) {
         status = muster_transports_parse(&complete, NULL, &settings.transports);
     }
@@ -208,6 +224,18 @@ muster_status muster_settings_init(const muster_options *options,
     }
     *ret_settings = settings;
     return MUSTER_OK;
+}
+
+muster_status muster_settings_init(const muster_options *options,
+                                   struct muster_settings *ret_settings)
+{
+    return init(options, true, ret_settings);
+}
+
+muster_status muster_settings_init_without_service(const muster_options *options,
+                                                   struct muster_settings *ret_settings)
+{
+    return init(options, false, ret_settings);
 }
 
 void muster_settings_finish(struct muster_settings *settings)

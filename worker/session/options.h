@@ -15,7 +15,7 @@
 
 /* All strings are owned and never NULL, unless noted otherwise. */
 struct muster_settings {
-    char *rendezvous;
+    char *rendezvous; /* "" without a service; so are the next two */
     char *job;
     char *token;                                  /* "": none */
     char *host;                                   /* the name of the host that this member is on */
@@ -38,6 +38,10 @@ struct muster_settings {
  * header lacks. MUSTER_INVALID names the option, its variable and the bad value. */
 MUSTER_CHECKED muster_status muster_settings_init(const muster_options *options,
                                                   struct muster_settings *ret_settings);
+
+/* The same for a session without a service: what concerns the service is not read. */
+MUSTER_CHECKED muster_status muster_settings_init_without_service(
+    const muster_options *options, struct muster_settings *ret_settings);
 
 /* Accepts zeroed storage. */
 void muster_settings_finish(struct muster_settings *settings);

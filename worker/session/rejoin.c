@@ -11,6 +11,7 @@
 #include "worker/session/generation.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/join.h"
+#include "worker/session/without_service.h"
 
 enum { REJOIN_LEAVE_MS = 2000 };
 
@@ -48,7 +49,7 @@ void muster_session_finish(struct muster_session *session)
                                  the generation here */
     (void)pthread_cond_broadcast(&session->changed);
     muster_mutex_unlock(&session->mutex);
-    if (first) {
+    if (first && !session->without_service) {
         muster_session_send_leave(session, MUSTER_LEAVE_FINISHED, "finished", REJOIN_LEAVE_MS);
     }
 }
@@ -160,6 +161,9 @@ static bool has_left(struct muster_session *session)
 muster_status muster_session_rejoin(struct muster_session *session, bool force)
 {
     AUTO_LOCK(&session->rejoin_mutex);
+    if (session->without_service) {
+        return muster_session_rejoin_without_service(session, force);
+    }
     if (has_left(session)) {
         return muster_session_hold_generation(session); /* fails with the reason */
     }

@@ -40,7 +40,8 @@ static muster_status run_in_generation(struct muster_session *session, muster_fu
  * leave. */
 static bool finished_elsewhere(struct muster_session *session, muster_status status, bool done)
 {
-    return status == MUSTER_ENDED && done && !muster_session_is_leaving(session);
+    return status == MUSTER_ENDED && done && !session->without_service &&
+           !muster_session_is_leaving(session);
 }
 
 /* After MUSTER_REJOIN the state of the last commit is restored before the next sync. If the

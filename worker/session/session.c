@@ -8,6 +8,7 @@
 #include "worker/session/generation.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/lease_thread.h"
+#include "worker/session/open_with.h"
 #include "worker/session/operations.h"
 #include "worker/session/rejoin.h"
 #include "worker/session/sigterm.h"
@@ -84,6 +85,20 @@ static muster_status start(struct muster_session *session)
     return status;
 }
 
+/* The session is the caller's, or is destroyed. */
+static muster_status hand_over(struct muster_session *session, muster_status status,
+                               uint32_t linger_ms, muster_session **ret_session)
+{
+    if (status != MUSTER_OK) {
+        char text[MUSTER_ERROR_MAX];
+        (void)snprintf(text, sizeof text, "%s", muster_last_error());
+        destroy(session, linger_ms);
+        return muster_error_set(status, "%s", text);
+    }
+    *ret_session = session;
+    return MUSTER_OK;
+}
+
 muster_status muster_open(const muster_options *options, muster_session **ret_session)
 {
     struct muster_settings settings;
@@ -94,15 +109,30 @@ muster_status muster_open(const muster_options *options, muster_session **ret_se
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     session->settings = settings;
-    muster_status status = start(session);
-    if (status != MUSTER_OK) {
-        char text[MUSTER_ERROR_MAX];
-        (void)snprintf(text, sizeof text, "%s", muster_last_error());
-        destroy(session, 0);
-        return muster_error_set(status, "%s", text);
+    return hand_over(session, start(session), 0, ret_session);
+}
+
+/* The exchange needs to know the members, so a rank that does not exist cannot take part in it.
+ * Peers of a member that fails later are told by its links. */
+muster_status muster_open_with(const muster_options *options, uint32_t rank, uint32_t size,
+                               muster_exchange_function exchange, void *user_data,
+                               muster_session **ret_session)
+{
+    const struct muster_exchange_call with = {
+        .rank = rank, .size = size, .function = exchange, .user_data = user_data};
+    if (size == 0 || size > MUSTER_MEMBERS_MAX || rank >= size || exchange == NULL) {
+        return muster_error_set(
+            MUSTER_INVALID, "open_with: rank %u of size %u%s: sizes are 1 to %d", rank, size,
+            exchange == NULL ? ", without exchange function" : "", MUSTER_MEMBERS_MAX);
     }
-    *ret_session = session;
-    return MUSTER_OK;
+    struct muster_session *session = create();
+    if (session == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    session->without_service = true;
+    muster_status status = muster_settings_init_without_service(options, &session->settings);
+    status = muster_session_start_with(session, &with, status);
+    return hand_over(session, status, CLOSE_LINGER_MS, ret_session);
 }
 
 /* The reason for the Leave follows from how the last call ended. */
@@ -145,7 +175,8 @@ void muster_close(muster_session *session)
     }
     finish_operations(session);
     muster_mutex_lock(&session->mutex);
-    bool in_job = session->stage != MUSTER_STAGE_LEFT && !session->finished && !session->ended;
+    bool in_job = !session->without_service && session->stage != MUSTER_STAGE_LEFT &&
+                  !session->finished && !session->ended;
     session->finished = true; /* the lease thread ignores the service from now on */
     muster_mutex_unlock(&session->mutex);
     if (in_job) {

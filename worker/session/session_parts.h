@@ -48,6 +48,7 @@ struct muster_session {
     struct muster_client *lease_client;  /* the lease thread's */
     pthread_t lease_thread;
     bool lease_thread_started;
+    bool without_service; /* opened by muster_open_with(): no client, no lease thread */
     bool sigterm_held;
     unsigned sigterm_count_at_open; /* signals before muster_open() do not concern this session */
 

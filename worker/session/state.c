@@ -6,7 +6,7 @@
 #include <zlib.h>
 
 #include "worker/base/thread.h"
-#include "worker/device/cuda/gpu.h"
+#include "worker/device/devices.h"
 
 enum { COPY_ALIGNMENT_BYTES = 64 };
 
@@ -33,12 +33,12 @@ static muster_status check_buffer(const struct muster_state *state, const char *
     if (data == NULL && size_bytes > 0) {
         return muster_error_set(MUSTER_INVALID, "state buffer \"%s\": data is NULL", name);
     }
-    struct muster_gpu_memory memory;
-    if (size_bytes > 0 && muster_gpu_find(data, &memory)) {
+    struct muster_device_memory memory;
+    if (size_bytes > 0 && muster_device_find(data, &memory)) {
         return muster_error_set(MUSTER_INVALID,
-                                "state buffer \"%s\": data is memory of a GPU; register a copy "
-                                "in memory of the host",
-                                name);
+                                "state buffer \"%s\": data is memory of a device (%s); register a "
+                                "copy in memory of the host",
+                                name, memory.device->name);
     }
     if (state->copy != NULL) {
         return muster_error_set(

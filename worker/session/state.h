@@ -11,7 +11,7 @@
  *
  * Threads: one call at a time, with the mutex held; the version may be read at any time.
  *
- * May use: device/cuda (to recognise memory of a GPU), base.
+ * May use: device/devices.h (to recognise memory of a device), base.
  */
 #ifndef MUSTER_WORKER_SESSION_STATE_H
 #define MUSTER_WORKER_SESSION_STATE_H

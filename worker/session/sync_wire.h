@@ -5,7 +5,7 @@
  *   outline            72  name (64, ends with a zero), size in bytes (8)
  *   state header       16  version (8), generation of its commit (8)
  *
- * A change of a record is a new wire version (fabric/wire/frame.h).
+ * A change of a record is a new wire version (fabric/fabric.h).
  *
  * Pure. May use: state, base.
  */

@@ -13,7 +13,7 @@ const char *muster_timeline_stage_name(enum muster_timeline_stage stage)
         [MUSTER_TIMELINE_RECEIVE_SEGMENT] = "receive segment",
         [MUSTER_TIMELINE_REDUCE] = "reduce",
         [MUSTER_TIMELINE_COPY] = "copy",
-        [MUSTER_TIMELINE_GPU_COPY] = "gpu copy",
+        [MUSTER_TIMELINE_DEVICE_COPY] = "device copy",
         [MUSTER_TIMELINE_DEREGISTER] = "deregister",
     };
     return names[stage];

@@ -18,7 +18,7 @@ enum muster_timeline_stage {
     MUSTER_TIMELINE_RECEIVE_SEGMENT = 6, /* a segment of it, until all has arrived */
     MUSTER_TIMELINE_REDUCE = 7,
     MUSTER_TIMELINE_COPY = 8,
-    MUSTER_TIMELINE_GPU_COPY = 9, /* out of memory of a GPU, or into it */
+    MUSTER_TIMELINE_DEVICE_COPY = 9, /* out of memory of a device, or into it */
     MUSTER_TIMELINE_DEREGISTER = 10,
     MUSTER_TIMELINE_STAGES
 };

@@ -11,16 +11,20 @@
 
 enum { RANKS_MAX = 64, COUNT = 1200, LARGE = 1000000 };
 
-/* The elements of SCRATCH on the rank that needs most. */
-static uint64_t scratch_of(const char *name, uint32_t ranks, uint64_t count)
+/* The elements of SCRATCH on the rank that needs most; if the input is kept. */
+static uint64_t scratch_to(bool keep_input, const char *name, uint32_t ranks, uint64_t count)
 {
     size_t algorithm = 0;
     assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, name, &algorithm), MUSTER_OK);
     struct muster_topology topology = test_topology_even(ranks, 1);
     uint64_t most = 0;
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        struct muster_plan plan = {
-            .collective = MUSTER_ALLREDUCE, .topology = &topology, .rank = rank, .count = count};
+        struct muster_plan plan = {.collective = MUSTER_ALLREDUCE,
+                                   .topology = &topology,
+                                   .rank = rank,
+                                   .count = count,
+                                   .in_place = keep_input,
+                                   .keep_input = keep_input};
         struct muster_schedule schedule;
         assert_int_equal(muster_schedule_generate(algorithm, &plan, &schedule), MUSTER_OK);
         most = schedule.scratch_count > most ? schedule.scratch_count : most;
@@ -28,6 +32,11 @@ static uint64_t scratch_of(const char *name, uint32_t ranks, uint64_t count)
     }
     muster_topology_finish(&topology);
     return most;
+}
+
+static uint64_t scratch_of(const char *name, uint32_t ranks, uint64_t count)
+{
+    return scratch_to(false, name, ranks, count);
 }
 
 static void a_ring_of_whole_buffers_stores_two_for_each_doubling_of_the_ranks(void **state)
@@ -74,6 +83,32 @@ static void algorithms_that_reduce_on_arrival_need_no_scratch(void **state)
     }
 }
 
+/* S: the elements of the call. */
+static void inputs_are_kept_with_little_scratch(void **state)
+{
+    (void)state;
+    const uint64_t counts[] = {COUNT, LARGE, 1000003, UINT64_C(1) << 32};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        uint64_t count = counts[i];
+        for (uint32_t ranks = 2; ranks <= RANKS_MAX; ranks++) {
+            uint64_t chunk = (count + ranks - 1) / ranks;
+            /* A chunk is sent while the next one arrives; the first is read from the input, and
+             * the last sum is a result. A third small chunk lets receives be posted early. */
+            uint64_t most = chunk <= 1 << 18 ? 3 : 2;
+            uint64_t chunks = ranks - 2 < most ? ranks - 2 : most;
+            assert_in_range(scratch_to(true, "ring", ranks, count), chunks * (chunk - 1),
+                            chunks * chunk);
+            bool power = (ranks & (ranks - 1)) == 0;
+            uint64_t half = ranks == 2 ? 0 : (count + 1) / 2;
+            uint64_t halves = scratch_to(true, "halving_doubling", ranks, count);
+            assert_in_range(halves, 0, power ? half : count);
+            assert_true(!power || halves == half);
+            assert_int_equal(scratch_to(true, "recursive_doubling", ranks, count),
+                             scratch_of("recursive_doubling", ranks, count));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -81,6 +116,7 @@ int main(void)
         cmocka_unit_test(rank_0_stores_three_small_buffers_whatever_the_number_of_ranks),
         cmocka_unit_test(exchanges_store_what_they_cannot_reduce_yet),
         cmocka_unit_test(algorithms_that_reduce_on_arrival_need_no_scratch),
+        cmocka_unit_test(inputs_are_kept_with_little_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -253,7 +253,7 @@ static void a_barrier_with_one_round_too_few_is_found(void **state)
         muster_builder_recv(&job.builders[rank], (rank + 3) % 4, MUSTER_OUTPUT,
                             (struct muster_span){0});
     }
-    expect_rejection(&job, "rank 0 leaves the barrier before rank 1 has entered");
+    expect_rejection(&job, "rank 0 finishes before rank 1 has started");
 }
 
 /* A message cannot carry what was received in the same round. */
@@ -274,7 +274,7 @@ static void knowledge_does_not_travel_two_hops_in_a_round(void **state)
     muster_builder_send(&job.builders[2], 1, MUSTER_INPUT, nothing);
     muster_builder_recv(&job.builders[0], 2, MUSTER_OUTPUT, nothing);
     muster_builder_recv(&job.builders[1], 2, MUSTER_OUTPUT, nothing);
-    expect_rejection(&job, "rank 2 leaves the barrier before rank 0 has entered");
+    expect_rejection(&job, "rank 2 finishes before rank 0 has started");
 }
 
 static void messages_that_differ_in_number_or_size_are_found(void **state)

@@ -208,24 +208,31 @@ static void names_and_calls_are_checked(void **state)
                      MUSTER_OK);
 }
 
-/* Element by element: the packs of a span, one block after the other, cover each element once. */
+/* The packs of a span, one block after the other, cover each element once. The blocks are in the
+ * order given, and a buffer that has none is not. */
 static void packs_cover_every_element_of_every_block_once(void **state)
 {
+    static const uint32_t orders[][3] = {{0, 1, 2}, {2, 0, 1}};
     (void)state;
     for (uint64_t elements = 1; elements < 600; elements += 7) {
         const uint64_t blocks = 3;
-        const struct muster_packing packing = muster_packing_of(all[elements % 3], elements);
+        struct muster_packing packing = muster_packing_of(all[elements % 3], elements);
         struct muster_span span = {.count = blocks * packing.block_packs};
-        uint64_t next = 0;
+        const uint32_t *order = orders[elements % 2];
+        uint64_t covered = 0;
+        packing.order = elements % 2 == 0 ? NULL : order;
         while (span.count > 0) {
             uint64_t packs = 0;
-            struct muster_span some = muster_packing_elements(&packing, span, &packs);
-            assert_int_equal(some.offset, next);
-            next += some.count;
+            struct muster_span some = muster_packing_elements(&packing, true, span, &packs);
+            assert_int_equal(some.offset,
+                             order[covered / elements] * elements + covered % elements);
+            covered += some.count;
+            some = muster_packing_elements(&packing, false, span, &packs);
+            assert_int_equal(some.offset + some.count, covered);
             span.offset += packs;
             span.count -= packs;
         }
-        assert_int_equal(next, blocks * elements);
+        assert_int_equal(covered, blocks * elements);
     }
 }
 

@@ -380,6 +380,65 @@ static void large_jobs_have_a_list_by_the_formulas(void **state)
     muster_topology_finish(&topology);
 }
 
+static double cost_us(const char *name, const struct muster_plan *plan)
+{
+    size_t algorithm = 0;
+    double us = 0;
+    assert_int_equal(muster_algorithm_find(plan->collective, name, &algorithm), MUSTER_OK);
+    assert_int_equal(muster_select_cost_us(algorithm, plan, 4, &muster_cost_model_default, &us),
+                     MUSTER_OK);
+    return us;
+}
+
+static void promises_have_a_price(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(8, 2);
+    struct muster_plan allreduce = {
+        .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = 1 << 20, .in_place = true};
+    double ring_us = cost_us("ring", &allreduce);
+    double whole_us = cost_us("ring_whole", &allreduce);
+    allreduce.keep_input = true;
+    /* A ring only reduces elsewhere; the other one ends with a copy of all elements. */
+    double copy_us = muster_cost_bytes_us(1 << 20, 4, muster_cost_model_default.core.copy_GBps);
+    assert_true(cost_us("ring", &allreduce) >= ring_us * 0.999);
+    assert_true(cost_us("ring", &allreduce) < ring_us * 1.02);
+    assert_true(cost_us("ring_whole", &allreduce) > whole_us + copy_us / 2);
+    struct muster_plan broadcast = {
+        .collective = MUSTER_BROADCAST, .topology = &topology, .count = 1};
+    double small_us = cost_us("binomial", &broadcast);
+    broadcast.finish_together = true;
+    /* Three rounds beside the data's three. */
+    assert_true(cost_us("binomial", &broadcast) > small_us);
+    assert_true(cost_us("binomial", &broadcast) < 3 * small_us);
+    muster_topology_finish(&topology);
+}
+
+static void promises_change_no_choice_of_other_calls(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 2; ranks <= 40; ranks += 3) {
+        struct muster_topology topology = test_topology_even(ranks, ranks > 4 ? 2 : 1);
+        for (uint64_t count = 1; count <= 1 << 22; count *= 8) {
+            size_t chosen[3];
+            for (size_t i = 0; i < 3; i++) {
+                struct muster_plan plan = {.collective = MUSTER_ALLREDUCE,
+                                           .topology = &topology,
+                                           .count = count,
+                                           .in_place = i == 1,
+                                           .keep_input = i == 2,
+                                           .finish_together = i > 0};
+                assert_int_equal(muster_select(&plan, 4, &muster_cost_model_default, &chosen[i]),
+                                 MUSTER_OK);
+            }
+            /* It finishes together anyway, and out of place it keeps its input anyway. */
+            assert_int_equal(chosen[0], chosen[1]);
+            assert_int_equal(chosen[0], chosen[2]);
+        }
+        muster_topology_finish(&topology);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,6 +457,8 @@ int main(void)
         cmocka_unit_test(algorithms_of_equal_time_are_listed_but_equal_algorithms_once),
         cmocka_unit_test(servers_butterflies_and_trees_are_listed_where_ranks_share_cores),
         cmocka_unit_test(large_jobs_have_a_list_by_the_formulas),
+        cmocka_unit_test(promises_have_a_price),
+        cmocka_unit_test(promises_change_no_choice_of_other_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,16 @@ static bool copy_out(struct toy_end *end, const void *bytes, size_t size)
     return to != NULL;
 }
 
+static bool copy_payload(struct toy_end *end)
+{
+    unsigned char *to = muster_frame_queue_extend(&end->out, end->frame.size);
+    end->match.broken = end->match.broken || to == NULL;
+    if (to != NULL) {
+        muster_outgoing_copy(&end->frame, to);
+    }
+    return to != NULL;
+}
+
 /* Frames without data go first. */
 static bool next_bytes(struct toy_end *end)
 {
@@ -86,8 +96,7 @@ static bool next_bytes(struct toy_end *end)
         return copy_out(end, control->bytes + control->end - size, size);
     }
     return muster_match_next(&end->match, &end->frame) &&
-           copy_out(end, end->frame.header, MUSTER_FRAME_SIZE) &&
-           copy_out(end, end->frame.data, end->frame.size);
+           copy_out(end, end->frame.header, MUSTER_FRAME_SIZE) && copy_payload(end);
 }
 
 /* Sends as much as the socket takes. Its errors are left to the receiving side, which gets them

@@ -49,6 +49,20 @@ expect 0 '^allreduce  *ring_chunked  *two rings' --list
 expect 0 "^allreduce  *ring  *.*; also: NCCL's Ring, RING\$" --list
 expect 0 "^allreduce  *ring_whole  *.*; also: Gloo's allreduce_ring\$" --list
 expect 0 '"name": *"allreduce_ring"' --list --json
+expect 0 '^allreduce  *double_tree  .*[[]keep-input: scratch[]]' --list
+expect 0 '^broadcast  *binomial  .*[[]finish-together: closing round[]]$' --list
+expect 0 '"algorithm": *"ring",.*"keep_input": *"scratch","finish_together": *""' --list --json
+
+# Promises: partial results go through scratch, and no rank finishes before all have started.
+expect 0 'recv_reduce  from 3    scratch' allreduce --ranks 4 --algorithm ring --keep-input --rank 0
+expect 0 'round 0   recv_reduce  from 3    output' allreduce --ranks 4 --algorithm ring --rank 0
+expect 0 '^proven: allreduce ring, P = 4 on 1 host, count 8, in place, input kept, rounds 6' \
+    allreduce --ranks 4 --algorithm ring --keep-input --check
+expect 0 '^proven: broadcast one_to_all, .*, root 0, finishing together, rounds 3' \
+    broadcast --ranks 5 --algorithm one_to_all --finish-together --check
+expect 0 '"keep_input": *true,"finish_together": *true,"proven": *true' \
+    reduce --ranks 5 --keep-input --finish-together --check --json
+expect 0 'finishing together' broadcast --ranks 4 --finish-together --simulate
 expect 0 'proven: allreduce ring_chunked, ' allreduce --ranks 4 --algorithm allreduce_ring_chunked --check
 expect 0 '^| allreduce | `ring` | 2(P-1) |' --formulas
 

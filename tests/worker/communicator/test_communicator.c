@@ -127,6 +127,67 @@ static void test_some_members_have_a_context_of_their_own(void **state)
     group_finish(&group);
 }
 
+/* As MPI_Comm_split with keys: the members of a context are known in it by the order that they
+ * give.
+ */
+static void gather_in_given_order(struct group_member *member, void *argument)
+{
+    static const uint32_t ranks[MEMBERS - 1] = {4, 1, 3, 0};
+    struct muster_communicator *communicator = member->communicator;
+    struct muster_context *context = NULL;
+    uint32_t number = communicator->next_context++;
+    uint32_t found[MEMBERS - 1] = {0};
+    (void)argument;
+    if (member->rank == 2) {
+        return;
+    }
+    if (muster_communicator_create_context(communicator, "keys", number, ranks, MEMBERS - 1,
+                                           &context) != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+        return;
+    }
+    const struct muster_request request = {.collective = MUSTER_ALLGATHER,
+                                           .in = &member->rank,
+                                           .out = found,
+                                           .count = 1,
+                                           .type = MUSTER_UINT32,
+                                           .deadline_ns = group_deadline()};
+    if (ranks[muster_context_rank(context)] != member->rank) {
+        group_fail(member, "rank %u", muster_context_rank(context));
+    } else if (muster_context_run(context, &request, NULL) != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+    } else if (memcmp(found, ranks, sizeof ranks) != 0) {
+        group_fail(member, "found %u %u %u %u", found[0], found[1], found[2], found[3]);
+    }
+    muster_context_destroy(context);
+}
+
+static void test_a_context_has_its_members_in_any_order(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start(&group, GROUP_INPROC, 2, hosts, NULL);
+    group_each(&group, gather_in_given_order, NULL);
+    group_finish(&group);
+}
+
+static void test_a_member_that_is_named_twice_is_an_error(void **state)
+{
+    (void)state;
+    static const uint32_t twice[] = {0, 1, 0};
+    static const uint32_t beyond[] = {0, MEMBERS};
+    struct muster_context *context = NULL;
+    struct group group;
+    group_start(&group, GROUP_INPROC, 2, hosts, NULL);
+    struct muster_communicator *communicator = group.members[0].communicator;
+    assert_int_equal(muster_communicator_create_context(communicator, "x", 9, twice, 3, &context),
+                     MUSTER_INVALID);
+    assert_non_null(strstr(muster_last_error(), "rank 0 stands there twice"));
+    assert_int_equal(muster_communicator_create_context(communicator, "x", 9, beyond, 2, &context),
+                     MUSTER_INVALID);
+    group_finish(&group);
+}
+
 /* A single member sends nothing: every exchange ends at once. */
 static void agree_alone(struct group_member *member, void *argument)
 {
@@ -191,6 +252,8 @@ int main(void)
         cmocka_unit_test(test_the_members_of_each_scope_add_up_their_ranks),
         cmocka_unit_test(test_all_members_adopt_what_rank_0_chooses),
         cmocka_unit_test(test_some_members_have_a_context_of_their_own),
+        cmocka_unit_test(test_a_context_has_its_members_in_any_order),
+        cmocka_unit_test(test_a_member_that_is_named_twice_is_an_error),
         cmocka_unit_test(test_a_single_member_needs_nobody),
         cmocka_unit_test(test_an_unknown_algorithm_is_refused_by_name),
         cmocka_unit_test(test_local_addresses_are_removed_and_the_others_keep_their_order),

@@ -48,6 +48,7 @@ static void take_part(struct group_member *member, void *argument)
         .context = FIRST_CONTEXT,
         .topology = &member->group->topology,
         .rank = member->rank,
+        .peers = member->communicator->callers,
         .hosts_digest = HOSTS_DIGEST,
         .shape_digest = SHAPE_DIGEST,
         .timeout_ms = TIMEOUT_MS,

@@ -35,6 +35,7 @@ static void take_part(struct group_member *member, void *argument)
         .context = FIRST_CONTEXT,
         .topology = &member->group->topology,
         .rank = member->rank,
+        .peers = member->communicator->callers,
         .deadline_ns = group_deadline(),
     };
     struct muster_cost_model *model = &measurement->models[member->rank];
@@ -182,6 +183,7 @@ static void measure_with_loss(struct group_member *member, void *argument)
         .context = FIRST_CONTEXT,
         .topology = &member->group->topology,
         .rank = member->rank,
+        .peers = member->communicator->callers,
         /* The victim freezes at its own deadline: it answers no member afterwards. */
         .deadline_ns = victim && !lossy->kills ? muster_clock_ns() + lossy->after_us * 1000L
                                                : lossy->deadline_ns,

@@ -93,6 +93,9 @@ static void a_disagreement_on_factors_or_buffers_is_an_error_on_all_ranks(void *
     calls = group_calls_create(MUSTER_ALLREDUCE);
     const void *inputs[] = {calls->in[1], calls->in[1]};
     void *outputs[] = {calls->out[1], calls->out[1] + 200};
+    for (uint32_t i = 0; i < 4; i++) {
+        calls->requests[i].op = MUSTER_AVERAGE; /* other operations may have other numbers */
+    }
     calls->requests[1].buffer_count = 2;
     calls->requests[1].inputs = inputs;
     calls->requests[1].outputs = outputs;

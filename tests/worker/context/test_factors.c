@@ -253,6 +253,60 @@ static void a_broadcast_reaches_all_buffers_of_all_members(void **state)
     group_finish(&group);
 }
 
+/* Rank r has r + 1 buffers, all of whose elements are r + 1. */
+static void reduce_other_numbers(struct group_member *member, void *argument)
+{
+    enum muster_collective collective = *(const enum muster_collective *)argument;
+    struct memory *memory = &memories[member->rank];
+    const void *inputs[BUFFERS];
+    void *outputs[BUFFERS];
+    uint32_t buffers = 1 + member->rank;
+    for (uint32_t b = 0; b < buffers; b++) {
+        inputs[b] = memory->in[b];
+        outputs[b] = memory->out[b];
+        for (size_t i = 0; i < (size_t)COUNT * RANKS; i++) {
+            muster_type_store(memory->in[b], i, MUSTER_INT32, 1 + member->rank);
+        }
+    }
+    const struct muster_request request = {.collective = collective,
+                                           .in = inputs[0],
+                                           .out = outputs[0],
+                                           .count = COUNT,
+                                           .type = MUSTER_INT32,
+                                           .op = MUSTER_SUM,
+                                           .buffer_count = buffers,
+                                           .inputs = inputs,
+                                           .outputs = outputs,
+                                           .deadline_ns = group_deadline()};
+    if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+        return;
+    }
+    for (uint32_t b = 0; b < buffers; b++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            double got = muster_type_load(outputs[b], i, MUSTER_INT32);
+            if (got != 1 + 4 + 9) {
+                group_fail(member, "element %zu of buffer %u is %g", i, b, got);
+                return;
+            }
+        }
+    }
+}
+
+static void members_may_have_other_numbers_of_buffers(void **state)
+{
+    static const enum group_transport transports[] = {GROUP_INPROC, GROUP_TCP, GROUP_MEMORY};
+    (void)state;
+    for (size_t t = 0; t < 3; t++) {
+        struct group group;
+        enum muster_collective collectives[] = {MUSTER_ALLREDUCE, MUSTER_REDUCE_SCATTER};
+        group_start_flat(&group, transports[t], RANKS);
+        group_each(&group, reduce_other_numbers, &collectives[0]);
+        group_each(&group, reduce_other_numbers, &collectives[1]);
+        group_finish(&group);
+    }
+}
+
 /* Refusals ------------------------------------------------------------------------------------ */
 
 static void assert_refused(struct group *group, struct muster_request request, const char *word)
@@ -351,6 +405,7 @@ int main(void)
         cmocka_unit_test(integers_are_truncated_at_the_end_of_each_step),
         cmocka_unit_test(all_buffers_of_all_members_are_reduced),
         cmocka_unit_test(a_broadcast_reaches_all_buffers_of_all_members),
+        cmocka_unit_test(members_may_have_other_numbers_of_buffers),
         cmocka_unit_test(factors_that_cannot_be_applied_are_refused),
         cmocka_unit_test(buffers_that_overlap_are_refused),
     };

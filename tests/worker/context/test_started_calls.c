@@ -237,6 +237,93 @@ static void test_a_wait_with_a_limit_gives_up_waiting_and_not_the_call(void **st
     pthread_barrier_destroy(&barrier);
 }
 
+enum { SHORT_MS = 200 };
+
+/* Computes for longer than the limit of a call. */
+static void compute_for_long(void)
+{
+    int64_t until_ns = muster_clock_after_ms(2 * SHORT_MS);
+    while (muster_clock_ns() < until_ns) {
+    }
+}
+
+/* Member 0 starts late. The limit of the others' call is shorter than that, but it counts only the
+ * time for which they wait. */
+static void compute_beyond_the_limit(struct group_member *member, void *argument)
+{
+    pthread_barrier_t *barrier = argument;
+    int32_t in = 1;
+    int32_t out = 0;
+    struct call call = {.in = &in, .out = &out, .count = 1};
+    struct muster_request request = sum_of(&call);
+    request.deadline_ns = muster_clock_after_ms(SHORT_MS);
+    if (member->rank == 0) {
+        compute_for_long();
+        (void)pthread_barrier_wait(barrier);
+        request.deadline_ns = group_deadline();
+    }
+    if (muster_context_start(member->contexts[MUSTER_GLOBAL], &request, &call.started) !=
+        MUSTER_OK) {
+        group_fail(member, "start: %s", muster_last_error());
+        return;
+    }
+    if (member->rank != 0) {
+        (void)muster_started_call_wait(call.started, muster_clock_after_ms(1));
+        (void)pthread_barrier_wait(barrier);
+    }
+    if (muster_started_call_end(call.started, NULL) != MUSTER_OK || out != MEMBERS) {
+        group_fail(member, "%s", muster_last_error());
+    }
+}
+
+static void test_the_limit_of_a_call_counts_while_a_thread_waits(void **state)
+{
+    (void)state;
+    pthread_barrier_t barrier;
+    struct group group;
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, MEMBERS), 0);
+    group_start(&group, GROUP_TCP, 2, hosts, NULL);
+    group_each(&group, compute_beyond_the_limit, &barrier);
+    group_finish(&group);
+    pthread_barrier_destroy(&barrier);
+}
+
+/* Member 0 never starts: who waits gets the status of a deadline, and a text that names it. */
+static void wait_beyond_the_limit(struct group_member *member, void *argument)
+{
+    int32_t in = 1;
+    int32_t out = 0;
+    uint32_t suspect = UINT32_MAX;
+    struct call call = {.in = &in, .out = &out, .count = 1};
+    struct muster_request request = sum_of(&call);
+    (void)argument;
+    if (member->rank == 0) {
+        return;
+    }
+    request.deadline_ns = muster_clock_after_ms(SHORT_MS);
+    request.algorithm = "all_to_one";
+    if (muster_context_start(member->contexts[MUSTER_GLOBAL], &request, &call.started) !=
+        MUSTER_OK) {
+        group_fail(member, "start: %s", muster_last_error());
+        return;
+    }
+    if (muster_started_call_wait(call.started, muster_clock_after_ms(1))) {
+        group_fail(member, "the call is done without member 0");
+    }
+    if (muster_started_call_end(call.started, &suspect) != MUSTER_REJOIN || suspect != 0) {
+        group_fail(member, "suspect %u: %s", suspect, muster_last_error());
+    }
+}
+
+static void test_a_call_that_is_waited_for_ends_at_its_limit(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start(&group, GROUP_TCP, 2, hosts, NULL);
+    group_each(&group, wait_beyond_the_limit, NULL);
+    group_finish(&group);
+}
+
 static void detach_all(struct group_member *member, void *argument)
 {
     int32_t(*buffers)[2] = argument;
@@ -395,6 +482,8 @@ int main(void)
         cmocka_unit_test(test_blocking_calls_and_calls_in_flight_do_not_wait_for_each_other),
         cmocka_unit_test(test_every_collective_can_be_started),
         cmocka_unit_test(test_a_wait_with_a_limit_gives_up_waiting_and_not_the_call),
+        cmocka_unit_test(test_the_limit_of_a_call_counts_while_a_thread_waits),
+        cmocka_unit_test(test_a_call_that_is_waited_for_ends_at_its_limit),
         cmocka_unit_test(test_a_detached_call_finishes_by_itself),
         cmocka_unit_test(test_a_death_ends_all_calls_in_flight),
         cmocka_unit_test(test_a_disagreement_ends_the_call_with_both_values_and_no_other),

@@ -27,8 +27,8 @@ static void check(const struct muster_range_set *set, const bool *table)
         bool all = true;
         for (uintptr_t end = begin; end <= BYTES; end++) {
             all = all && (end == begin || table[end - 1]);
-            assert_int_equal(muster_range_set_contains(set, (struct muster_range){begin, end}),
-                             all);
+            assert_int_equal(
+                muster_range_set_contains(set, (struct muster_address_range){begin, end}), all);
         }
     }
     for (size_t i = 0; i < set->count; i++) {
@@ -51,7 +51,8 @@ static void test_it_has_what_a_table_of_bytes_has(void **state)
         set.count = 0;
         for (int i = 0; i < STEPS; i++) {
             uintptr_t begin = below(BYTES);
-            struct muster_range range = {begin, begin + below((uint32_t)(BYTES - begin) + 1)};
+            struct muster_address_range range = {begin,
+                                                 begin + below((uint32_t)(BYTES - begin) + 1)};
             bool add = below(2) == 0;
             if (add) {
                 assert_true(muster_range_set_add(&set, range));
@@ -69,19 +70,19 @@ static void test_a_full_set_takes_no_more_and_loses_rather_than_breaks(void **st
     (void)state;
     static struct muster_range_set set;
     set.count = 0;
-    for (uintptr_t i = 0; i < MUSTER_RANGES_MAX; i++) {
-        assert_true(muster_range_set_add(&set, (struct muster_range){10 * i, 10 * i + 6}));
+    for (uintptr_t i = 0; i < MUSTER_RANGE_SET_MAX; i++) {
+        assert_true(muster_range_set_add(&set, (struct muster_address_range){10 * i, 10 * i + 6}));
     }
-    uintptr_t end = (uintptr_t)10 * MUSTER_RANGES_MAX;
-    assert_false(muster_range_set_add(&set, (struct muster_range){end, end + 1}));
-    assert_int_equal(set.count, MUSTER_RANGES_MAX);
-    assert_true(
-        muster_range_set_add(&set, (struct muster_range){3, 8})); /* it only widens a range */
-    muster_range_set_remove(&set, (struct muster_range){13, 14});
-    assert_int_equal(set.count, MUSTER_RANGES_MAX);
-    assert_true(muster_range_set_contains(&set, (struct muster_range){10, 13}));
-    assert_false(muster_range_set_contains(&set, (struct muster_range){14, 15}));
-    assert_true(muster_range_set_contains(&set, (struct muster_range){20, 26}));
+    uintptr_t end = (uintptr_t)10 * MUSTER_RANGE_SET_MAX;
+    assert_false(muster_range_set_add(&set, (struct muster_address_range){end, end + 1}));
+    assert_int_equal(set.count, MUSTER_RANGE_SET_MAX);
+    assert_true(muster_range_set_add(
+        &set, (struct muster_address_range){3, 8})); /* it only widens a range */
+    muster_range_set_remove(&set, (struct muster_address_range){13, 14});
+    assert_int_equal(set.count, MUSTER_RANGE_SET_MAX);
+    assert_true(muster_range_set_contains(&set, (struct muster_address_range){10, 13}));
+    assert_false(muster_range_set_contains(&set, (struct muster_address_range){14, 15}));
+    assert_true(muster_range_set_contains(&set, (struct muster_address_range){20, 26}));
 }
 
 int main(void)

@@ -61,14 +61,14 @@ static bool is_gone_since(uint64_t *since, const char *begin, size_t size)
             sched_yield();
         }
         if (report.everything) {
-            assert_true(muster_range_set_add(&all, (struct muster_range){0, UINTPTR_MAX}));
+            assert_true(muster_range_set_add(&all, (struct muster_address_range){0, UINTPTR_MAX}));
         }
         for (size_t i = 0; i < report.count; i++) {
             assert_true(muster_range_set_add(&all, report.gone[i]));
         }
     }
     return muster_range_set_contains(
-        &all, (struct muster_range){(uintptr_t)begin, (uintptr_t)begin + size});
+        &all, (struct muster_address_range){(uintptr_t)begin, (uintptr_t)begin + size});
 }
 
 static bool is_gone(const char *begin, size_t size)

@@ -158,6 +158,85 @@ static void test_wrong_uses_of_handles_are_named(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
+/* Both members are threads of this process, so each can name the other's operation. */
+static void wait_for_two_sessions(struct crew_member *member)
+{
+    static muster_operation operations[2];
+    struct buffers buffers;
+    size_t index = 7;
+    fill(&buffers, 0);
+    MEMBER_OK(member, start_sum(member->session, &buffers, &operations[member->index]));
+    crew_barrier(member);
+    if (member->index == 0) {
+        MEMBER_CHECK(member, muster_wait_any(operations, 2, &index) == MUSTER_INVALID);
+        MEMBER_CHECK(member, strstr(muster_last_error(), "are of two sessions") != NULL);
+        MEMBER_CHECK(member, index == 7);
+    }
+    crew_barrier(member);
+    MEMBER_OK(member, muster_wait(operations[member->index]));
+}
+
+static void test_operations_of_two_sessions_cannot_be_waited_for_together(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = group_service.url,
+                        .job = "two_sessions",
+                        .count = 2,
+                        .hosts = 1,
+                        .function = wait_for_two_sessions};
+    assert_int_equal(crew_run(&crew), 0);
+}
+
+/* Two persistent operations that are made in different orders and started in the same one. */
+static void use_persistent(struct crew_member *member)
+{
+    enum { STEPS = 30 };
+    struct buffers buffers[2];
+    muster_operation operations[2];
+    int done = 0;
+    for (size_t i = 0; i < 2; i++) {
+        size_t which = (member->index + i) % 2;
+        MEMBER_OK(member, muster_allreduce_init(member->session, MUSTER_GLOBAL, buffers[which].in,
+                                                buffers[which].out, COUNT, MUSTER_INT32, MUSTER_SUM,
+                                                NULL, &operations[which]));
+    }
+    MEMBER_CHECK(member, muster_wait(operations[0]) == MUSTER_INVALID);
+    MEMBER_CHECK(member, strstr(muster_last_error(), "persistent and not started") != NULL);
+    for (int32_t step = 0; step < STEPS; step++) {
+        for (int32_t i = 0; i < 2; i++) {
+            fill(&buffers[i], step + 7 * i);
+            MEMBER_OK(member, muster_start(operations[i]));
+        }
+        MEMBER_CHECK(member, step > 0 || muster_start(operations[0]) == MUSTER_INVALID);
+        MEMBER_OK(member, muster_wait(operations[1]));
+        for (done = 0; done == 0;) {
+            MEMBER_OK(member, muster_test(operations[0], &done));
+        }
+        for (int32_t i = 0; i < 2; i++) {
+            MEMBER_CHECK(member, is_sum(&buffers[i], step + 7 * i, 3));
+        }
+    }
+    MEMBER_OK(member, muster_start(operations[0]));
+    MEMBER_OK(member, muster_detach(operations[0])); /* in flight, and the next one is not */
+    MEMBER_OK(member, muster_detach(operations[1]));
+    MEMBER_CHECK(member, muster_start(operations[1]) == MUSTER_INVALID);
+    MEMBER_OK(member, start_sum(member->session, &buffers[1], &operations[1]));
+    MEMBER_CHECK(member, muster_start(operations[1]) == MUSTER_INVALID);
+    MEMBER_CHECK(member, strstr(muster_last_error(), "is not persistent") != NULL);
+    MEMBER_OK(member, muster_wait(operations[1])); /* so the detached one is done, too */
+}
+
+static void test_a_persistent_operation_is_started_again_and_again(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = group_service.url,
+                        .job = "persistent",
+                        .count = 3,
+                        .hosts = 2,
+                        .function = use_persistent};
+    assert_int_equal(crew_run(&crew), 0);
+}
+
 /* Member 1 leaves the generation by closing its session; member 0 has an operation in flight. */
 static muster_operation outlived;
 
@@ -169,11 +248,20 @@ static void outlive_the_generation(struct crew_member *member)
     if (member->index == 1) {
         return;
     }
+    muster_operation persistent = 0;
+    MEMBER_OK(member, muster_allreduce_init(member->session, MUSTER_GLOBAL, buffers.in, buffers.out,
+                                            COUNT, MUSTER_INT32, MUSTER_SUM, NULL, &persistent));
     MEMBER_OK(member, start_sum(member->session, &buffers, &operation));
     MEMBER_CHECK(member, muster_wait(operation) == MUSTER_REJOIN);
     MEMBER_CHECK(member, strstr(muster_last_error(), "allreduce #1 in flight") != NULL);
     MEMBER_CHECK(member, start_sum(member->session, &buffers, &operation) == MUSTER_REJOIN);
+    MEMBER_CHECK(member, muster_start(persistent) == MUSTER_REJOIN);
     outlived = operation;
+    MEMBER_CHECK(member, muster_rejoin(member->session) == MUSTER_ENDED);
+    MEMBER_CHECK(member, muster_start(persistent) == MUSTER_INVALID);
+    MEMBER_CHECK(member, strstr(muster_last_error(), "ended with its generation") != NULL);
+    MEMBER_CHECK(member, muster_wait(persistent) == MUSTER_REJOIN);
+    MEMBER_CHECK(member, muster_wait(persistent) == MUSTER_INVALID);
 }
 
 static void prepare_to_outlive(struct crew_member *member)
@@ -408,6 +496,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_handle_is_consumed_by_the_call_that_reports_the_end),
         cmocka_unit_test(test_wrong_uses_of_handles_are_named),
+        cmocka_unit_test(test_operations_of_two_sessions_cannot_be_waited_for_together),
+        cmocka_unit_test(test_a_persistent_operation_is_started_again_and_again),
         cmocka_unit_test(test_an_operation_ends_with_its_generation),
         cmocka_unit_test(test_a_session_closes_with_an_operation_in_flight),
         cmocka_unit_test(test_two_threads_have_operations_in_flight_in_two_scopes),

@@ -325,6 +325,43 @@ static void a_call_that_waits_too_long_names_the_rank_that_it_waits_for(void **s
     assert_int_equal(crew_run(&crew), 0);
 }
 
+/* Only member 0 asks for a promise, and then both do. */
+static void ask_for_promises(struct crew_member *member)
+{
+    muster_session *session = member->session;
+    int32_t data = 1;
+    muster_call_options options = {.size = sizeof options};
+    options.keep_input = member->index == 0;
+    MEMBER_CHECK(member, muster_allreduce(session, MUSTER_GLOBAL, &data, &data, 1, MUSTER_INT32,
+                                          MUSTER_SUM, &options) == MUSTER_INVALID);
+    MEMBER_CHECK(member, strstr(muster_last_error(), "keep_input ") != NULL);
+    options.keep_input = 0;
+    options.finish_together = member->index == 0;
+    MEMBER_CHECK(member, muster_broadcast(session, MUSTER_GLOBAL, &data, 1, MUSTER_INT32, 0,
+                                          &options) == MUSTER_INVALID);
+    MEMBER_CHECK(member, strstr(muster_last_error(), "finish_together ") != NULL);
+    options.keep_input = options.finish_together = 1;
+    data = (int32_t)member->index + 1;
+    MEMBER_OK(member, muster_allreduce(session, MUSTER_GLOBAL, &data, &data, 1, MUSTER_INT32,
+                                       MUSTER_SUM, &options));
+    MEMBER_OK(member,
+              muster_broadcast(session, MUSTER_GLOBAL, &data, 1, MUSTER_INT32, 1, &options));
+    MEMBER_CHECK(member, data == 3);
+}
+
+static void members_agree_on_promises(void **state)
+{
+    (void)state;
+    for (uint32_t hosts = 1; hosts <= 2; hosts++) {
+        struct crew crew = {.url = group_service.url,
+                            .job = hosts == 1 ? "promises-1" : "promises-2",
+                            .count = 2,
+                            .hosts = hosts,
+                            .function = ask_for_promises};
+        assert_int_equal(crew_run(&crew), 0);
+    }
+}
+
 /* Hosts a and c are in one rack, b is in another. */
 static void choose_rack(struct crew_member *member)
 {
@@ -472,6 +509,7 @@ int main(void)
         cmocka_unit_test(a_different_count_is_an_error_on_all_members_and_the_session_goes_on),
         cmocka_unit_test(bad_arguments_are_named),
         cmocka_unit_test(a_call_that_waits_too_long_names_the_rank_that_it_waits_for),
+        cmocka_unit_test(members_agree_on_promises),
         cmocka_unit_test(all_members_know_the_racks),
         cmocka_unit_test(a_reproducible_sum_depends_on_the_contribution_numbers_only),
         cmocka_unit_test(calls_are_compressed_as_the_options_say),

@@ -51,7 +51,7 @@ static void memory_of_a_gpu_is_refused(void **state)
     void *of_gpu = gpu->allocate(4, 0);
     muster_state_init(&registered);
     assert_int_equal(muster_state_register(&registered, "weights", of_gpu, 4), MUSTER_INVALID);
-    assert_non_null(strstr(muster_last_error(), "\"weights\": data is memory of a GPU"));
+    assert_non_null(strstr(muster_last_error(), "\"weights\": data is memory of a device (cuda)"));
     muster_state_finish(&registered);
     gpu->release(of_gpu);
 }

@@ -23,6 +23,8 @@ enum {
     KEY_IN_PLACE,
     KEY_FIGURES,
     KEY_REPRODUCIBLE,
+    KEY_KEEP_INPUT,
+    KEY_FINISH_TOGETHER,
     KEY_COMPRESSION,
     KEY_ALLOC,
     KEY_SVG,
@@ -102,6 +104,10 @@ static const struct argp_option argp_options[] = {
     {"figures", KEY_FIGURES, NULL, 0, "Print the measured figures of the links too", 0},
     {"reproducible", KEY_REPRODUCIBLE, NULL, 0,
      "Add floats in the order of the ranks, with any algorithm", 0},
+    {"keep-input", KEY_KEEP_INPUT, NULL, 0,
+     "As --in-place, and the buffer gets results only: partial results go through scratch", 0},
+    {"finish-together", KEY_FINISH_TOGETHER, NULL, 0, "No rank finishes before all have started",
+     0},
     {"compression", KEY_COMPRESSION, "NAME", 0,
      "none (default), bfloat16, float16 or int8: how float32 travels", 0},
     {"svg", KEY_SVG, "FILE", 0,
@@ -156,7 +162,9 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
     case KEY_SECONDS:
         return muster_option_parse_number("--seconds", text, 1, SECONDS_MAX, &options->seconds);
     default:
-        options->in_place |= key == KEY_IN_PLACE;
+        options->in_place |= key == KEY_IN_PLACE || key == KEY_KEEP_INPUT;
+        options->keep_input |= key == KEY_KEEP_INPUT;
+        options->finish_together |= key == KEY_FINISH_TOGETHER;
         options->alloc |= key == KEY_ALLOC;
         options->figures |= key == KEY_FIGURES;
         options->reproducible |= key == KEY_REPRODUCIBLE;

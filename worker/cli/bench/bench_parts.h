@@ -61,6 +61,7 @@ struct muster_bench_options {
     bool alloc; /* buffers come from muster_alloc() */
     bool figures;
     bool reproducible;
+    bool keep_input, finish_together;
     bool json;
 };
 

@@ -220,6 +220,8 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         .algorithm = name[0] == '\0' || tuned ? NULL : name,
         .untuned = !tuned,
         .reproducible = options->reproducible,
+        .keep_input = options->keep_input,
+        .finish_together = options->finish_together,
         .compression = options->compression,
     };
     set_counts(run, &request);

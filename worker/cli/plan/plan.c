@@ -20,6 +20,8 @@ enum {
     KEY_BLOCKS,
     KEY_ROOT,
     KEY_IN_PLACE,
+    KEY_KEEP_INPUT,
+    KEY_FINISH_TOGETHER,
     KEY_RANK,
     KEY_STEPS,
     KEY_SVG,
@@ -76,6 +78,10 @@ static const struct argp_option options_table[] = {
      1},
     {"root", KEY_ROOT, "R", 0, "The root, for collectives that have one (default 0)", 1},
     {"in-place", KEY_IN_PLACE, NULL, 0, "Use one buffer for input and output", 1},
+    {"keep-input", KEY_KEEP_INPUT, NULL, 0,
+     "The same, and partial results go through scratch, so that the buffer gets results only", 1},
+    {"finish-together", KEY_FINISH_TOGETHER, NULL, 0,
+     "No rank finishes before all have started: with a closing round, where one is needed", 1},
     {NULL, 0, NULL, 0, "What to print:", 2},
     {"rank", KEY_RANK, "R", 0, "List the steps of this rank only", 2},
     {"steps", KEY_STEPS, NULL, 0, "List the steps of all ranks", 2},
@@ -90,7 +96,9 @@ static const struct argp_option options_table[] = {
      "line",
      2},
     {"list", KEY_LIST, NULL, 0,
-     "Print all collectives and algorithms, and what Gloo and NCCL call them", 2},
+     "Print all collectives and algorithms, what the two promises take (scratch, a closing round), "
+     "and what Gloo and NCCL call them",
+     2},
     {"formulas", KEY_FORMULAS, NULL, 0,
      "Print the numbers of rounds and elements of all algorithms as a table for the documentation",
      2},
@@ -129,6 +137,10 @@ static bool *find_switch(struct muster_plan_options *options, int key)
     switch (key) {
     case KEY_IN_PLACE:
         return &options->in_place;
+    case KEY_KEEP_INPUT:
+        return &options->keep_input;
+    case KEY_FINISH_TOGETHER:
+        return &options->finish_together;
     case KEY_STEPS:
         return &options->steps;
     case KEY_SIMULATE:
@@ -215,6 +227,8 @@ static void write_command(const struct muster_plan_options *options, char *text,
                  {" --root ", options->root},
                  {" --rank ", options->rank},
                  {" --in-place", options->in_place ? "" : NULL},
+                 {" --keep-input", options->keep_input ? "" : NULL},
+                 {" --finish-together", options->finish_together ? "" : NULL},
                  {" --simulate", options->simulate ? "" : NULL}};
     size_t used = 0;
     text[0] = '\0';

@@ -20,7 +20,7 @@ enum {
 /* The command line; NULL and false: not given. */
 struct muster_plan_options {
     const char *collective, *ranks, *hosts, *racks, *algorithm, *count, *blocks, *root, *rank, *svg;
-    bool check, list, formulas, steps, simulate, table, json, in_place;
+    bool check, list, formulas, steps, simulate, table, json, in_place, keep_input, finish_together;
 };
 
 struct muster_plan_request {

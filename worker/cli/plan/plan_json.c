@@ -20,21 +20,43 @@ static json_t *pack_aliases(const struct muster_algorithm *row)
     return aliases;
 }
 
+/* All algorithms can make both promises: this is what it takes, if anything. */
+static const char *needed_to_keep_input(const struct muster_algorithm *row)
+{
+    return muster_collective_overwrites_input(row->collective) ? "scratch" : "";
+}
+
+static const char *needed_to_finish_together(const struct muster_algorithm *row)
+{
+    return muster_collective_synchronizes(row->collective) ? "" : "closing round";
+}
+
+static void print_needed(const char *promise, const char *needed)
+{
+    if (needed[0] != '\0') {
+        (void)printf(" [%s: %s]", promise, needed);
+    }
+}
+
 static muster_status print_row(const struct muster_algorithm *row, bool json)
 {
     const char *collective = muster_collective_name(row->collective);
     if (json) {
         return muster_cli_print_json(
-            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "collective", collective, "algorithm",
-                      row->name, "what", row->what, "rounds", muster_algorithm_rounds_text(row),
-                      "elements", muster_algorithm_elements_text(row), "best_for", row->best_for,
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "collective", collective,
+                      "algorithm", row->name, "what", row->what, "rounds",
+                      muster_algorithm_rounds_text(row), "elements",
+                      muster_algorithm_elements_text(row), "best_for", row->best_for, "keep_input",
+                      needed_to_keep_input(row), "finish_together", needed_to_finish_together(row),
                       "aliases", pack_aliases(row)),
             MUSTER_CLI_TIME_DIGITS);
     }
     char aliases[MUSTER_ALGORITHM_NAME_SIZE];
     muster_algorithm_print_aliases(row, aliases, sizeof aliases);
-    (void)printf("%-17s  %-25s  %s%s%s\n", collective, row->name, row->what,
-                 aliases[0] == '\0' ? "" : "; also: ", aliases);
+    (void)printf("%-17s  %-25s  %s", collective, row->name, row->what);
+    print_needed("keep-input", needed_to_keep_input(row));
+    print_needed("finish-together", needed_to_finish_together(row));
+    (void)printf("%s%s\n", aliases[0] == '\0' ? "" : "; also: ", aliases);
     return MUSTER_OK;
 }
 
@@ -56,10 +78,12 @@ muster_status muster_plan_print_verdict_json(const struct muster_plan_request *r
     char name[MUSTER_ALGORITHM_NAME_SIZE];
     muster_algorithm_print(request->algorithm, name, sizeof name);
     return muster_cli_print_json(
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:s, s:I, s:I, s:I}", "collective",
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:s, s:I, s:I, s:I}", "collective",
                   muster_collective_name(request->plan.collective), "algorithm", name, "ranks",
                   (json_int_t)request->topology.ranks, "hosts", (json_int_t)request->topology.hosts,
-                  "count", (json_int_t)request->plan.count, "proven", (int)verdict->proven, "why",
+                  "count", (json_int_t)request->plan.count, "keep_input",
+                  (int)request->plan.keep_input, "finish_together",
+                  (int)request->plan.finish_together, "proven", (int)verdict->proven, "why",
                   verdict->why, "rounds", (json_int_t)verdict->rounds, "elements_sent_max",
                   (json_int_t)verdict->elements_sent_max, "messages_sent_max",
                   (json_int_t)verdict->messages_sent_max),

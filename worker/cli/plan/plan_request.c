@@ -222,7 +222,9 @@ static muster_status parse_call(const struct muster_plan_options *options,
 {
     struct muster_plan *plan = &request->plan;
     uint32_t last = request->topology.ranks - 1;
-    plan->in_place = options->in_place;
+    plan->in_place = options->in_place || options->keep_input;
+    plan->keep_input = options->keep_input;
+    plan->finish_together = options->finish_together;
     if (options->root != NULL) {
         TRY(muster_option_parse_number("--root", options->root, 0, last, &plan->root));
     }
@@ -294,7 +296,7 @@ static void print_sizes(uint32_t count, const uint32_t *sizes, FILE *out)
     (void)fprintf(out, "%s", count <= 1 ? "" : count > SHOWN_MAX ? ",...)" : ")");
 }
 
-/* Leaves out what is as usual: one rack, no root, not in place. */
+/* Leaves out what is as usual: one rack, no root, not in place, no promises. */
 void muster_plan_request_print(const struct muster_plan_request *request, FILE *out)
 {
     const struct muster_topology *topology = &request->topology;
@@ -318,6 +320,9 @@ void muster_plan_request_print(const struct muster_plan_request *request, FILE *
         (void)fprintf(out, ", root %" PRIu32, request->plan.root);
     }
     if (request->plan.in_place) {
-        (void)fprintf(out, ", in place");
+        (void)fprintf(out, ", in place%s", request->plan.keep_input ? ", input kept" : "");
+    }
+    if (request->plan.finish_together) {
+        (void)fprintf(out, ", finishing together");
     }
 }

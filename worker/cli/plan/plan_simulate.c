@@ -13,8 +13,10 @@ static muster_status fill(const struct muster_plan_request *request, struct must
         set->shapes[rank] = muster_algorithm_shape(request->algorithm, &plan);
         TRY(muster_schedule_generate(request->algorithm, &plan, &set->schedules[rank]));
     }
-    return muster_check(set->shapes, set->schedules, set->ranks, request->plan.in_place,
-                        &set->verdict);
+    unsigned promises = (request->plan.keep_input ? MUSTER_CHECK_INPUT_KEPT : 0U) |
+                        (request->plan.finish_together ? MUSTER_CHECK_FINISH_TOGETHER : 0U);
+    return muster_check_promises(set->shapes, set->schedules, set->ranks, request->plan.in_place,
+                                 promises, &set->verdict);
 }
 
 /* A set that is only half made is finished here, so that the caller has nothing to release. */

@@ -6,7 +6,8 @@
  *               one window (as much as they hold) after the other. That is less work for the
  *               processor than copies by the kernel, which looks up every page.
  *   in buffers  In shares, but straight out of the peers' buffers: if the method says so, or if all
- *               buffers are in memory of muster_alloc().
+ *               buffers are in memory of muster_alloc(). Not where the input is kept
+ *               (collectives/select/host_memory.c says why).
  *   twice       In buffers, for two ranks: each reduces everything.
  *
  * Sources: see group_collectives.c.
@@ -36,24 +37,13 @@ static muster_status allreduce_whole(struct muster_group_run *run,
 static muster_status read_share(struct muster_group_run *run, uint32_t rank)
 {
     const struct muster_span share = share_of(run, rank);
-    size_t offset = share.offset * run->element_size_bytes;
-    size_t size_bytes = share.count * run->element_size_bytes;
-    char *target = muster_group_output_at(run, share.offset);
-    uint64_t out = atomic_load_explicit(
-        &muster_group_announcement_of(run, rank, run->launch->sequence)->payload[1],
-        memory_order_relaxed);
-    const void *mapped =
-        muster_group_map_peer_buffer(run, rank, MUSTER_GROUP_OUTPUT, out + offset, size_bytes);
-    if (mapped == NULL) {
-        return muster_group_copy_from_peer(run, rank, out + offset, target, size_bytes);
-    }
-    muster_group_write_output(run, target, mapped, size_bytes);
-    return MUSTER_OK;
-}
-
-static bool overlap(uint64_t one, uint64_t other, uint64_t size_bytes)
-{
-    return one - other < size_bytes || other - one < size_bytes;
+    struct muster_place out;
+    TRY(muster_group_find_peer_buffer(run, rank, MUSTER_GROUP_OUTPUT, run->launch->sizes.out_bytes,
+                                      &out));
+    return muster_group_read_place(
+        run, rank, MUSTER_GROUP_OUTPUT,
+        muster_place_advance(out, share.offset * run->element_size_bytes),
+        muster_group_output_at(run, share.offset), share.count * run->element_size_bytes);
 }
 
 /* Whether there are two ranks and each reduces everything. That costs less for outputs that are
@@ -65,11 +55,7 @@ static bool is_done_twice(const struct muster_group_run *run, uint64_t size_byte
 {
     bool separate = true;
     for (uint32_t rank = 0; rank < muster_group_rank_count(run); rank++) {
-        const struct muster_group_announcement *announcement =
-            muster_group_announcement_of(run, rank, run->launch->sequence);
-        separate &= !overlap(atomic_load_explicit(&announcement->payload[0], memory_order_relaxed),
-                             atomic_load_explicit(&announcement->payload[1], memory_order_relaxed),
-                             size_bytes);
+        separate &= !muster_group_is_in_place(run, rank, size_bytes);
     }
     return separate && muster_group_rank_count(run) == 2 &&
            size_bytes / 2 >= run->memory->options.stream_bytes;
@@ -80,7 +66,7 @@ static muster_status allreduce_twice(struct muster_group_run *run,
                                      const struct muster_group_inputs *inputs)
 {
     const struct muster_span whole = {.count = run->launch->shape.count};
-    TRY(muster_group_reduce(run, inputs, whole, true, run->launch->out));
+    TRY(muster_group_reduce(run, inputs, whole, true, muster_group_output_at(run, 0)));
     return muster_group_end_reads(run);
 }
 
@@ -90,7 +76,7 @@ static muster_status allreduce_in_buffers(struct muster_group_run *run,
 {
     struct muster_group_inputs inputs;
     const struct muster_span own = share_of(run, muster_group_own_rank(run));
-    muster_group_find_inputs(run, exposure, NULL, &inputs);
+    TRY(muster_group_find_inputs(run, exposure, NULL, &inputs));
     if (is_done_twice(run, exposure->size_bytes)) {
         return allreduce_twice(run, &inputs);
     }
@@ -130,12 +116,14 @@ static void stage_window(const struct muster_group_run *run, const struct window
 {
     size_t size = run->element_size_bytes;
     const struct muster_span own = share_of_window(run, window, muster_group_own_rank(run));
-    const char *in = (const char *)run->launch->in + window->span.offset * size;
-    char *staged = window_staging_area(run, window, muster_group_own_rank(run));
+    const struct muster_place in = muster_group_input_at(run, window->span.offset);
+    const struct muster_place staged = {
+        .base = window_staging_area(run, window, muster_group_own_rank(run))};
     size_t before = own.offset * size;
     size_t after = before + own.count * size;
-    memcpy(staged, in, before);
-    memcpy(staged + after, in + after, window->span.count * size - after);
+    muster_place_copy(staged, in, before);
+    muster_place_copy(muster_place_advance(staged, after), muster_place_advance(in, after),
+                      window->span.count * size - after);
 }
 
 /* All have staged their inputs. */
@@ -144,13 +132,16 @@ static muster_status reduce_window(struct muster_group_run *run, const struct wi
     size_t size = run->element_size_bytes;
     const struct muster_span own = share_of_window(run, window, muster_group_own_rank(run));
     char *result = window_staging_area(run, window, muster_group_own_rank(run)) + own.offset * size;
+    const struct muster_place in = muster_group_input_at(run, window->span.offset);
     struct muster_group_inputs inputs;
     for (uint32_t rank = 0; rank < muster_group_rank_count(run); rank++) {
-        inputs.bases[rank] = rank != muster_group_own_rank(run)
-                                 ? window_staging_area(run, window, rank)
-                                 : (const char *)run->launch->in + window->span.offset * size;
+        inputs.bases[rank] = window_staging_area(run, window, rank);
+        inputs.ranges[rank] = NULL;
     }
-    TRY(muster_group_reduce(run, &inputs, own, false, result));
+    inputs.bases[muster_group_own_rank(run)] = in.base;
+    inputs.ranges[muster_group_own_rank(run)] = in.ranges;
+    inputs.ranges_at_bytes = in.at_bytes;
+    TRY(muster_group_reduce(run, &inputs, own, false, (struct muster_place){.base = result}));
     muster_group_finish_phase(run, window->phase + 1);
     muster_group_write_output(run, muster_group_output_at(run, window->span.offset + own.offset),
                               result, own.count * size);
@@ -192,10 +183,11 @@ static muster_status allreduce_large(struct muster_group_run *run,
 {
     const struct muster_group_exposure buffers = {.in_buffers = true,
                                                   .size_bytes = exposure->size_bytes};
+    bool keeps = (run->launch->call.flags & MUSTER_CALL_KEEPS_INPUT) != 0;
     TRY(muster_group_expose(run, &buffers));
     TRY(muster_group_wait_for_all_announcements(run));
     return run->step->method == MUSTER_MEMORY_BUFFERS ||
-                   (run->step->buffers && muster_group_all_allocated(run))
+                   (run->step->buffers && !keeps && muster_group_all_allocated(run))
                ? allreduce_in_buffers(run, &buffers)
                : allreduce_in_windows(run, elements);
 }

@@ -55,10 +55,10 @@ static muster_status broadcast(struct muster_group_run *run,
         TRY(muster_group_wait_for_announcement(run, root));
     }
     if (!is_root) {
-        muster_group_find_input(run, exposure, root, &payloads, &inputs);
+        TRY(muster_group_find_input(run, exposure, root, &payloads, &inputs));
         TRY(muster_group_read_input(run, &inputs, root,
                                     (struct muster_span){.count = run->launch->shape.count},
-                                    run->launch->out));
+                                    muster_group_output_at(run, 0)));
     }
     return exposure->in_buffers ? muster_group_end_reads(run) : MUSTER_OK;
 }
@@ -84,7 +84,7 @@ static muster_status allgather(struct muster_group_run *run,
         if (rank != muster_group_own_rank(run)) {
             TRY(muster_group_wait_for_announcement(run, rank));
         }
-        muster_group_find_input(run, &theirs, rank, &payloads, &inputs);
+        TRY(muster_group_find_input(run, &theirs, rank, &payloads, &inputs));
         TRY(muster_group_read_input(run, &inputs, rank, (struct muster_span){.count = block.count},
                                     muster_group_output_at(run, block.offset)));
     }
@@ -126,6 +126,15 @@ static muster_status carry_out(struct muster_group_run *run)
     }
 }
 
+/* A rank that has sent, or that needed some ranks only, is done before the others have started. */
+static muster_status finish_together(struct muster_group_run *run)
+{
+    TRY(carry_out(run));
+    return (run->launch->call.flags & MUSTER_CALL_FINISHES_TOGETHER) != 0
+               ? muster_group_wait_for_all_announcements(run)
+               : MUSTER_OK;
+}
+
 /* Ends an operation. A rank that gives up publishes that before its buffers belong to the caller
  * again. */
 static muster_status end(struct muster_group_run *run, muster_status status, uint32_t *ret_suspect)
@@ -162,7 +171,7 @@ muster_status muster_group_memory_run(struct muster_group_memory *memory,
                                        muster_type_size_bytes((muster_type)launch->call.type),
                                    .streams = streams(memory, launch),
                                    .suspect = UINT32_MAX};
-    return end(&run, carry_out(&run), ret_suspect);
+    return end(&run, finish_together(&run), ret_suspect);
 }
 
 muster_status muster_group_memory_announce(struct muster_group_memory *memory,

@@ -175,6 +175,11 @@ static bool fits_announcement(uint64_t size_bytes)
     return size_bytes <= MUSTER_GROUP_PAYLOAD_BYTES;
 }
 
+static uint64_t address_to_announce(const void *buffer, const struct muster_range_list *ranges)
+{
+    return (uint64_t)(uintptr_t)(ranges != NULL ? ranges->runs : buffer);
+}
+
 muster_status muster_group_expose(struct muster_group_run *run,
                                   const struct muster_group_exposure *exposure)
 {
@@ -182,35 +187,52 @@ muster_status muster_group_expose(struct muster_group_run *run,
     TRY(muster_group_wait_for_reuse(run));
     if (exposure->in_buffers) {
         muster_group_announce_allocations(run, exposure->size_bytes, run->launch->sizes.out_bytes);
-        payload[0] = (uint64_t)(uintptr_t)run->launch->in;
-        payload[1] = (uint64_t)(uintptr_t)run->launch->out;
-    } else if (fits_announcement(exposure->size_bytes)) {
-        if (exposure->size_bytes > 0) {
-            memcpy(payload, run->launch->in, exposure->size_bytes);
-        }
+        payload[0] = address_to_announce(run->launch->in, run->launch->in_ranges);
+        payload[1] = address_to_announce(run->launch->out, run->launch->out_ranges);
     } else {
-        memcpy(muster_group_staging_area_of(run, muster_group_own_rank(run)), run->launch->in,
-               exposure->size_bytes);
+        void *staged = fits_announcement(exposure->size_bytes)
+                           ? (void *)payload
+                           : muster_group_staging_area_of(run, muster_group_own_rank(run));
+        muster_place_copy((struct muster_place){.base = staged}, muster_group_input_at(run, 0),
+                          exposure->size_bytes);
     }
     muster_group_announce(run, payload);
     return MUSTER_OK;
 }
 
-void muster_group_find_input(const struct muster_group_run *run,
-                             const struct muster_group_exposure *exposure, uint32_t rank,
-                             struct muster_group_payloads *payloads,
-                             struct muster_group_inputs *inputs)
+/* In that rank's buffer. */
+static muster_status find_input_in_buffer(struct muster_group_run *run,
+                                          const struct muster_group_exposure *exposure,
+                                          uint32_t rank, struct muster_group_inputs *inputs)
+{
+    struct muster_place place;
+    TRY(muster_group_find_peer_buffer(run, rank, MUSTER_GROUP_INPUT, exposure->size_bytes, &place));
+    inputs->ranges[rank] = place.ranges;
+    inputs->ranges_at_bytes = 0;
+    if (place.ranges == NULL) {
+        inputs->addresses[rank] = (uint64_t)(uintptr_t)place.base;
+        inputs->bases[rank] = muster_group_map_peer_buffer(
+            run, rank, MUSTER_GROUP_INPUT, inputs->addresses[rank], exposure->size_bytes);
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_group_find_input(struct muster_group_run *run,
+                                      const struct muster_group_exposure *exposure, uint32_t rank,
+                                      struct muster_group_payloads *payloads,
+                                      struct muster_group_inputs *inputs)
 {
     const struct muster_group_announcement *announcement =
         muster_group_announcement_of(run, rank, run->launch->sequence);
     uint64_t first = atomic_load_explicit(&announcement->payload[0], memory_order_relaxed);
     inputs->bases[rank] = NULL;
+    inputs->ranges[rank] = NULL;
     if (rank == muster_group_own_rank(run)) {
         inputs->bases[rank] = run->launch->in;
+        inputs->ranges[rank] = run->launch->in_ranges;
+        inputs->ranges_at_bytes = 0;
     } else if (exposure->in_buffers) {
-        inputs->addresses[rank] = first;
-        inputs->bases[rank] = muster_group_map_peer_buffer(run, rank, MUSTER_GROUP_INPUT, first,
-                                                           exposure->size_bytes);
+        return find_input_in_buffer(run, exposure, rank, inputs);
     } else if (fits_announcement(exposure->size_bytes)) {
         payloads->words[rank][0] = first;
         payloads->words[rank][1] =
@@ -219,43 +241,71 @@ void muster_group_find_input(const struct muster_group_run *run,
     } else {
         inputs->bases[rank] = muster_group_staging_area_of(run, rank);
     }
+    return MUSTER_OK;
 }
 
-void muster_group_find_inputs(const struct muster_group_run *run,
-                              const struct muster_group_exposure *exposure,
-                              struct muster_group_payloads *payloads,
-                              struct muster_group_inputs *inputs)
+muster_status muster_group_find_inputs(struct muster_group_run *run,
+                                       const struct muster_group_exposure *exposure,
+                                       struct muster_group_payloads *payloads,
+                                       struct muster_group_inputs *inputs)
 {
     for (uint32_t rank = 0; rank < muster_group_rank_count(run); rank++) {
-        muster_group_find_input(run, exposure, rank, payloads, inputs);
+        TRY(muster_group_find_input(run, exposure, rank, payloads, inputs));
+    }
+    return MUSTER_OK;
+}
+
+void muster_group_write_output(const struct muster_group_run *run, struct muster_place target,
+                               const void *source, size_t size_bytes)
+{
+    while (size_bytes > 0) {
+        uint64_t size = size_bytes;
+        char *to = muster_place_at(&target, &size);
+        if (run->streams) {
+            muster_stream_copy(to, source, size);
+        } else {
+            memcpy(to, source, size);
+        }
+        target = muster_place_advance(target, size);
+        source = (const char *)source + size;
+        size_bytes -= size;
     }
 }
 
-void muster_group_write_output(const struct muster_group_run *run, void *target, const void *source,
-                               size_t size_bytes)
+/* From an input in ranges to the output. */
+static muster_status read_ranges(struct muster_group_run *run,
+                                 const struct muster_group_inputs *inputs, uint32_t rank,
+                                 struct muster_span bytes, struct muster_place target)
 {
-    if (run->streams) {
-        muster_stream_copy(target, source, size_bytes);
-    } else {
-        memcpy(target, source, size_bytes);
+    const struct muster_place from = {.ranges = inputs->ranges[rank],
+                                      .at_bytes = inputs->ranges_at_bytes + bytes.offset};
+    if (rank == muster_group_own_rank(run)) {
+        muster_place_copy(target, from, bytes.count);
+        return MUSTER_OK;
     }
+    return muster_group_read_place(run, rank, MUSTER_GROUP_INPUT, from, target, bytes.count);
 }
 
 muster_status muster_group_read_input(struct muster_group_run *run,
                                       const struct muster_group_inputs *inputs, uint32_t rank,
-                                      struct muster_span span, char *target)
+                                      struct muster_span span, struct muster_place target)
 {
     size_t offset = span.offset * run->element_size_bytes;
     size_t size_bytes = span.count * run->element_size_bytes;
     if (size_bytes == 0) {
         return MUSTER_OK;
     }
+    if (inputs->ranges[rank] != NULL) {
+        return read_ranges(run, inputs, rank,
+                           (struct muster_span){.offset = offset, .count = size_bytes}, target);
+    }
     if (inputs->bases[rank] == NULL) {
-        return muster_group_copy_from_peer(run, rank, inputs->addresses[rank] + offset, target,
-                                           size_bytes);
+        const struct muster_place from = {
+            .base = (char *)(uintptr_t)(inputs->addresses[rank] + offset)}; // NOLINT
+        return muster_group_copy_place_from_peer(run, rank, from, target, size_bytes);
     }
     const char *source = (const char *)inputs->bases[rank] + offset;
-    if (source != target) {
+    if (source != target.base) {
         muster_group_write_output(run, target, source, size_bytes);
     }
     return MUSTER_OK;
@@ -267,6 +317,6 @@ muster_status muster_group_reduce_to_output(struct muster_group_run *run,
 {
     struct muster_group_payloads payloads;
     struct muster_group_inputs inputs;
-    muster_group_find_inputs(run, exposure, &payloads, &inputs);
-    return muster_group_reduce(run, &inputs, span, run->streams, run->launch->out);
+    TRY(muster_group_find_inputs(run, exposure, &payloads, &inputs));
+    return muster_group_reduce(run, &inputs, span, run->streams, muster_group_output_at(run, 0));
 }

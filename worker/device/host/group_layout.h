@@ -10,7 +10,8 @@
  * releases it when the process dies, in whatever way. So a byte without a lock means that the
  * process is dead. A process id would not prove that: another process may have the same id by then.
  *
- * Nothing that is read from this memory is used as a size or an index. Addresses that are read from
+ * Nothing that is read from this memory is used as a size or an index, except the number of a
+ * buffer's runs, which is bounded. Addresses that are read from
  * it go to the kernel only, which fails for invalid ones.
  *
  * Private to worker/device/host/.
@@ -34,13 +35,16 @@ enum {
 struct muster_group_announcement {
     _Alignas(MUSTER_GROUP_LINE_BYTES) _Atomic uint64_t sequence; /* written last */
     _Atomic uint64_t call[5];                                    /* packed by group_exchange.c */
-    _Atomic uint64_t payload[2]; /* the input itself, or the addresses of input and output */
+    /* The input itself, or the addresses of input and output: of a buffer in several ranges, that
+     * of the list of its runs. */
+    _Atomic uint64_t payload[2];
 };
 
 /* The allocation of muster_alloc() that one of a rank's buffers is in, as its process knows it. */
 struct muster_group_allocation {
     _Atomic uint64_t id; /* 0: the buffer is in none */
     _Atomic uint64_t fd, base, size_bytes;
+    _Atomic uint64_t run_count; /* of a buffer in several ranges; 0: it is in one piece */
 };
 
 enum muster_group_side { MUSTER_GROUP_INPUT = 0, MUSTER_GROUP_OUTPUT = 1 };

@@ -95,6 +95,8 @@ void muster_group_memory_destroy(struct muster_group_memory *memory)
     }
     for (uint32_t rank = 0; rank < memory->options.ranks; rank++) {
         muster_group_unmap_peer(memory, rank);
+        muster_range_list_finish(&memory->peer_ranges[rank][MUSTER_GROUP_INPUT]);
+        muster_range_list_finish(&memory->peer_ranges[rank][MUSTER_GROUP_OUTPUT]);
     }
     muster_group_layout_finish(&memory->layout);
     free(memory->scratch);

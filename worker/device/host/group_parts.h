@@ -10,7 +10,7 @@ enum {
     /* Reduced at a time: with its intermediate results it stays in the second-level cache. */
     MUSTER_GROUP_SEGMENT_BYTES = 64 << 10,
     MUSTER_GROUP_MAPPINGS_MAX = 8, /* of one peer's allocations at a time */
-    MUSTER_GROUP_TREE_LEVELS = 6,  /* of the reduction tree over MUSTER_GROUP_RANKS_MAX */
+    MUSTER_GROUP_TREE_LEVELS = 7,  /* of the reduction tree over MUSTER_GROUP_RANKS_MAX */
 };
 
 /* An allocation of a peer, mapped in this process. */
@@ -35,6 +35,8 @@ struct muster_group_memory {
     uint64_t all_announced;               /* the last one that all are known to have announced */
     struct muster_spin_policy spin_policy;
     struct muster_group_mappings mappings[MUSTER_GROUP_RANKS_MAX];
+    /* Of a peer's input and output, copied from it; their addresses are the peer's. */
+    struct muster_range_list peer_ranges[MUSTER_GROUP_RANKS_MAX][2];
     char *scratch; /* MUSTER_GROUP_TREE_LEVELS x 2 segments */
 };
 
@@ -76,6 +78,12 @@ MUSTER_CHECKED muster_status muster_group_check_liveness(struct muster_group_run
 MUSTER_CHECKED muster_status muster_group_copy_from_peer(struct muster_group_run *run,
                                                          uint32_t rank, uint64_t address,
                                                          void *target, size_t size_bytes);
+/* The same from a place in that rank's process to one in this. */
+MUSTER_CHECKED muster_status muster_group_copy_place_from_peer(struct muster_group_run *run,
+                                                               uint32_t rank,
+                                                               struct muster_place from,
+                                                               struct muster_place to,
+                                                               size_t size_bytes);
 
 /* Short ways into the memory ------------------------------------------------------------------ */
 
@@ -114,9 +122,19 @@ static inline uint32_t muster_group_peer(const struct muster_group_run *run, uin
     return rank < muster_group_rank_count(run) ? rank : rank - muster_group_rank_count(run);
 }
 
-static inline char *muster_group_output_at(const struct muster_group_run *run, uint64_t element)
+static inline struct muster_place muster_group_input_at(const struct muster_group_run *run,
+                                                        uint64_t element)
 {
-    return (char *)run->launch->out + element * run->element_size_bytes;
+    const struct muster_place in = {.base = (char *)run->launch->in,
+                                    .ranges = run->launch->in_ranges};
+    return muster_place_advance(in, element * run->element_size_bytes);
+}
+
+static inline struct muster_place muster_group_output_at(const struct muster_group_run *run,
+                                                         uint64_t element)
+{
+    const struct muster_place out = {.base = run->launch->out, .ranges = run->launch->out_ranges};
+    return muster_place_advance(out, element * run->element_size_bytes);
 }
 
 /* Announcements and phases --------------------------------------------------------------------- */
@@ -168,6 +186,28 @@ const void *muster_group_map_peer_buffer(const struct muster_group_run *run, uin
 
 void muster_group_unmap_peer(struct muster_group_memory *memory, uint32_t rank);
 
+/* Several ranges (peer_ranges.c) ----------------------------------------------------------------
+ */
+
+/* Whether that rank, which has announced, takes the operation in place; the same everywhere. */
+bool muster_group_is_in_place(const struct muster_group_run *run, uint32_t rank,
+                              uint64_t size_bytes);
+
+/* Where that rank's buffer of so many bytes is: at the address that it has announced, in its
+ * process, or in the ranges there. */
+MUSTER_CHECKED muster_status muster_group_find_peer_buffer(struct muster_group_run *run,
+                                                           uint32_t rank,
+                                                           enum muster_group_side side,
+                                                           uint64_t size_bytes,
+                                                           struct muster_place *ret_place);
+
+/* Copies from a place in that rank's buffer into the output: out of its memory if that can be
+ * mapped, else by the kernel. */
+MUSTER_CHECKED muster_status muster_group_read_place(struct muster_group_run *run, uint32_t rank,
+                                                     enum muster_group_side side,
+                                                     struct muster_place from,
+                                                     struct muster_place to, size_t size_bytes);
+
 /* Data ----------------------------------------------------------------------------------------- */
 
 /* How a rank's input is exposed to the others: where it is, or copied into the announcement or the
@@ -190,28 +230,32 @@ MUSTER_CHECKED muster_status muster_group_expose(struct muster_group_run *run,
 struct muster_group_inputs {
     const void *bases[MUSTER_GROUP_RANKS_MAX];  /* in this process; or NULL */
     uint64_t addresses[MUSTER_GROUP_RANKS_MAX]; /* if NULL: in that rank's process */
+    /* Instead of both: in ranges, in that rank's process. */
+    const struct muster_range_list *ranges[MUSTER_GROUP_RANKS_MAX];
+    uint64_t ranges_at_bytes; /* where the inputs begin in these */
 };
 
 /* Finds the input of that rank, or of all; they have announced. payloads may be NULL if no input
  * fits an announcement. */
-void muster_group_find_input(const struct muster_group_run *run,
-                             const struct muster_group_exposure *exposure, uint32_t rank,
-                             struct muster_group_payloads *payloads,
-                             struct muster_group_inputs *inputs);
-void muster_group_find_inputs(const struct muster_group_run *run,
-                              const struct muster_group_exposure *exposure,
-                              struct muster_group_payloads *payloads,
-                              struct muster_group_inputs *inputs);
+MUSTER_CHECKED muster_status muster_group_find_input(struct muster_group_run *run,
+                                                     const struct muster_group_exposure *exposure,
+                                                     uint32_t rank,
+                                                     struct muster_group_payloads *payloads,
+                                                     struct muster_group_inputs *inputs);
+MUSTER_CHECKED muster_status muster_group_find_inputs(struct muster_group_run *run,
+                                                      const struct muster_group_exposure *exposure,
+                                                      struct muster_group_payloads *payloads,
+                                                      struct muster_group_inputs *inputs);
 
 /* Copies into the output. The two do not overlap. */
-void muster_group_write_output(const struct muster_group_run *run, void *target, const void *source,
-                               size_t size_bytes);
+void muster_group_write_output(const struct muster_group_run *run, struct muster_place target,
+                               const void *source, size_t size_bytes);
 
 /* target = the elements of `span` of that rank's input. */
 MUSTER_CHECKED muster_status muster_group_read_input(struct muster_group_run *run,
                                                      const struct muster_group_inputs *inputs,
                                                      uint32_t rank, struct muster_span span,
-                                                     char *target);
+                                                     struct muster_place target);
 
 /* target = the reduction of the elements of `span` of all inputs, along the tree of terms.h over
  * options.order. target may be within this rank's own input. `streams`: it is written past the
@@ -219,7 +263,7 @@ MUSTER_CHECKED muster_status muster_group_read_input(struct muster_group_run *ru
 MUSTER_CHECKED muster_status muster_group_reduce(struct muster_group_run *run,
                                                  const struct muster_group_inputs *inputs,
                                                  struct muster_span span, bool streams,
-                                                 void *target);
+                                                 struct muster_place target);
 
 /* The same for the beginning of the output. */
 MUSTER_CHECKED muster_status muster_group_reduce_to_output(

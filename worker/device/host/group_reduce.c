@@ -24,9 +24,41 @@ static void *scratch_for(const struct segment *segment, uint32_t level, unsigned
     return segment->run->memory->scratch + index * MUSTER_GROUP_SEGMENT_BYTES;
 }
 
+/* Of an input in ranges: where it is, if the segment lies in one that can be read there; or a
+ * copy. */
+static const void *leaf_in_ranges(struct segment *segment, uint32_t rank, unsigned side)
+{
+    struct muster_group_run *run = segment->run;
+    bool own = rank == muster_group_own_rank(run);
+    const struct muster_place place = {.ranges = segment->inputs->ranges[rank],
+                                       .at_bytes = segment->inputs->ranges_at_bytes +
+                                                   segment->offset_bytes};
+    const struct muster_place copy = {.base = scratch_for(segment, 0, side)};
+    uint64_t size = segment->size_bytes;
+    const void *data = muster_place_at(&place, &size);
+    bool whole = size == segment->size_bytes;
+    if (whole && !own) {
+        data = muster_group_map_peer_buffer(run, rank, MUSTER_GROUP_INPUT,
+                                            (uint64_t)(uintptr_t)data, size);
+    }
+    if (whole && data != NULL) {
+        return data;
+    }
+    if (own) {
+        muster_place_copy(copy, place, segment->size_bytes);
+    } else if (segment->status == MUSTER_OK) {
+        segment->status =
+            muster_group_copy_place_from_peer(run, rank, place, copy, segment->size_bytes);
+    }
+    return copy.base;
+}
+
 static const void *leaf(struct segment *segment, uint32_t place, unsigned side)
 {
     uint32_t rank = segment->run->memory->options.order[place];
+    if (segment->inputs->ranges[rank] != NULL) {
+        return leaf_in_ranges(segment, rank, side);
+    }
     if (segment->inputs->bases[rank] != NULL) {
         return (const char *)segment->inputs->bases[rank] + segment->offset_bytes;
     }
@@ -63,7 +95,7 @@ static const void *sum(struct segment *segment, uint32_t first, uint32_t level, 
 
 muster_status muster_group_reduce(struct muster_group_run *run,
                                   const struct muster_group_inputs *inputs, struct muster_span span,
-                                  bool streams, void *target)
+                                  bool streams, struct muster_place target)
 {
     uint64_t most = MUSTER_GROUP_SEGMENT_BYTES / run->element_size_bytes;
     uint32_t top = 0;
@@ -79,8 +111,16 @@ muster_status muster_group_reduce(struct muster_group_run *run,
                                   .count = count,
                                   .streams = streams,
                                   .status = MUSTER_OK};
-        (void)sum(&segment, 0, top, 0, (char *)target + done * run->element_size_bytes);
+        uint64_t size = segment.size_bytes;
+        char *to = muster_place_at(&target, &size);
+        bool whole = size == segment.size_bytes;
+        const void *result = sum(&segment, 0, top, 0, whole ? to : NULL);
         TRY(segment.status);
+        if (!whole) { /* the target goes on in another range within the segment */
+            muster_place_copy(target, (struct muster_place){.base = (char *)result},
+                              segment.size_bytes);
+        }
+        target = muster_place_advance(target, segment.size_bytes);
     }
     return MUSTER_OK;
 }

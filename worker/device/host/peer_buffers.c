@@ -19,18 +19,35 @@
 #include "worker/memory/allocation_registry.h"
 #include "worker/memory/shared_memory.h"
 
+enum { PARTS_MAX = 64 }; /* of one call of the kernel */
+
 /* Announcing ---------------------------------------------------------------------------------- */
 
-static bool announce_allocation(struct muster_group_allocation *allocation, const void *data,
-                                size_t size_bytes)
+/* Ranges are in one, if all of them are in the same. */
+static bool find_allocation(const void *data, const struct muster_range_list *ranges,
+                            size_t size_bytes, struct muster_allocation *ret_found)
+{
+    if (ranges == NULL) {
+        return muster_allocation_find(data, size_bytes, ret_found);
+    }
+    const struct muster_range_extent *first = &ranges->extents[0];
+    const struct muster_range_extent *last = &ranges->extents[ranges->count - 1];
+    return muster_allocation_find(data, 1, ret_found) &&
+           first->begin >= (uintptr_t)ret_found->base &&
+           last->end <= (uintptr_t)ret_found->base + ret_found->size_bytes;
+}
+
+static void announce_buffer(struct muster_group_allocation *allocation, const void *data,
+                            const struct muster_range_list *ranges, size_t size_bytes)
 {
     struct muster_allocation found = {0};
-    bool there = size_bytes > 0 && muster_allocation_find(data, size_bytes, &found);
+    bool there = size_bytes > 0 && find_allocation(data, ranges, size_bytes, &found);
+    atomic_store_explicit(&allocation->run_count, ranges != NULL ? ranges->count : 0,
+                          memory_order_relaxed);
     atomic_store_explicit(&allocation->id, there ? found.id : 0, memory_order_relaxed);
     atomic_store_explicit(&allocation->fd, (uint64_t)found.fd, memory_order_relaxed);
     atomic_store_explicit(&allocation->base, (uint64_t)(uintptr_t)found.base, memory_order_relaxed);
     atomic_store_explicit(&allocation->size_bytes, found.size_bytes, memory_order_relaxed);
-    return there;
 }
 
 void muster_group_announce_allocations(const struct muster_group_run *run, size_t in_bytes,
@@ -41,8 +58,10 @@ void muster_group_announce_allocations(const struct muster_group_run *run, size_
     struct muster_group_allocation *allocations = slot->allocations[run->launch->sequence % 2];
     atomic_store_explicit(&slot->freed_count, muster_allocation_freed_count(),
                           memory_order_relaxed);
-    (void)announce_allocation(&allocations[MUSTER_GROUP_INPUT], run->launch->in, in_bytes);
-    (void)announce_allocation(&allocations[MUSTER_GROUP_OUTPUT], run->launch->out, out_bytes);
+    announce_buffer(&allocations[MUSTER_GROUP_INPUT], run->launch->in, run->launch->in_ranges,
+                    in_bytes);
+    announce_buffer(&allocations[MUSTER_GROUP_OUTPUT], run->launch->out, run->launch->out_ranges,
+                    out_bytes);
 }
 
 bool muster_group_all_allocated(const struct muster_group_run *run)
@@ -155,6 +174,18 @@ const void *muster_group_map_peer_buffer(const struct muster_group_run *run, uin
 
 /* Copying by the kernel ----------------------------------------------------------------------- */
 
+static muster_status fail_copy(struct muster_group_run *run, uint32_t rank)
+{
+    int reason = errno;
+    TRY(muster_group_check_liveness(run, rank));
+    if (reason == ESRCH) { /* it is dying: the kernel frees its memory before its lock */
+        return muster_group_report_death(run, rank);
+    }
+    errno = reason;
+    return muster_error_errno(MUSTER_REJOIN, "the memory of rank %u",
+                              run->memory->options.names[rank]);
+}
+
 muster_status muster_group_copy_from_peer(struct muster_group_run *run, uint32_t rank,
                                           uint64_t address, void *target, size_t size_bytes)
 {
@@ -165,16 +196,44 @@ muster_status muster_group_copy_from_peer(struct muster_group_run *run, uint32_t
                               .iov_len = size_bytes - done};
         ssize_t got = process_vm_readv((pid_t)run->memory->pids[rank], &here, 1, &there, 1, 0);
         if (got <= 0) {
-            int reason = errno;
-            TRY(muster_group_check_liveness(run, rank));
-            if (reason == ESRCH) { /* it is dying: the kernel frees its memory before its lock */
-                return muster_group_report_death(run, rank);
-            }
-            errno = reason;
-            return muster_error_errno(MUSTER_REJOIN, "the memory of rank %u",
-                                      run->memory->options.names[rank]);
+            return fail_copy(run, rank);
         }
         done += (size_t)got;
+    }
+    return MUSTER_OK;
+}
+
+static int list_parts(struct muster_place place, size_t size_bytes, struct iovec parts[PARTS_MAX])
+{
+    int count = 0;
+    while (size_bytes > 0 && count < PARTS_MAX) {
+        uint64_t size = size_bytes;
+        parts[count].iov_base = muster_place_at(&place, &size);
+        parts[count++].iov_len = size;
+        place = muster_place_advance(place, size);
+        size_bytes -= size;
+    }
+    return count;
+}
+
+/* The kernel copies as much as both lists of parts hold. */
+muster_status muster_group_copy_place_from_peer(struct muster_group_run *run, uint32_t rank,
+                                                struct muster_place from, struct muster_place to,
+                                                size_t size_bytes)
+{
+    while (size_bytes > 0) {
+        struct iovec here[PARTS_MAX];
+        struct iovec there[PARTS_MAX];
+        unsigned long here_count = (unsigned long)list_parts(to, size_bytes, here);
+        unsigned long there_count = (unsigned long)list_parts(from, size_bytes, there);
+        ssize_t got = process_vm_readv((pid_t)run->memory->pids[rank], here, here_count, there,
+                                       there_count, 0);
+        if (got <= 0) {
+            return fail_copy(run, rank);
+        }
+        from = muster_place_advance(from, (uint64_t)got);
+        to = muster_place_advance(to, (uint64_t)got);
+        size_bytes -= (size_t)got;
     }
     return MUSTER_OK;
 }

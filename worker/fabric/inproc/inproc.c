@@ -4,6 +4,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/link_trace.h"
+#include "worker/fabric/payload.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -191,6 +192,27 @@ static void move_piece(const struct muster_link *link, struct muster_transfer *r
     muster_link_add_part(link, receive, (struct muster_link_part){stage, started_ns, offset, size});
 }
 
+/* The same out of a message that lies in ranges, or into one. */
+static void move_ranges(const struct muster_link *link, struct muster_transfer *receive,
+                        const struct muster_transfer *send, size_t size)
+{
+    uint64_t offset = receive->moved_bytes;
+    int64_t started_ns = muster_link_clock(link);
+    enum muster_timeline_stage stage =
+        receive->consume != NULL ? MUSTER_TIMELINE_REDUCE : MUSTER_TIMELINE_RECEIVE_SEGMENT;
+    if (receive->consume == NULL) {
+        muster_place_copy(muster_transfer_place(receive, offset),
+                          muster_transfer_place(send, offset), size);
+    }
+    uint64_t there = 0;
+    for (uint64_t done = 0; done < size && receive->consume != NULL; done += there) {
+        const unsigned char *from = muster_transfer_at(send, offset + done, &there);
+        there = there < size - done ? there : size - done;
+        receive->consume(receive, offset + done, from, there);
+    }
+    muster_link_add_part(link, receive, (struct muster_link_part){stage, started_ns, offset, size});
+}
+
 /* True if the link is still open and neither transfer has been withdrawn. The pair is not locked.
  */
 static bool may_continue(struct muster_link *link, struct muster_inproc_side *side, uint64_t opened,
@@ -222,7 +244,11 @@ static bool move_segment(struct muster_link *link, struct muster_inproc_side *si
         receive->begun_ns = muster_link_clock(link);
     }
     muster_fabric_unlock(link->fabric);
-    move_piece(link, receive, send->data, size);
+    if (send->ranges != NULL || receive->ranges != NULL) {
+        move_ranges(link, receive, send, size);
+    } else {
+        move_piece(link, receive, send->data, size);
+    }
     muster_mutex_lock(&pair->lock);
     theirs->reading = false;
     pthread_cond_broadcast(&pair->idle);

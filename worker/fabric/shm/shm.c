@@ -155,6 +155,7 @@ static void shm_close(struct muster_link *link, struct muster_transfer_list *ret
     }
     drop_descriptors(end, UINT64_MAX);
     muster_shm_unmap_allocations(end);
+    free(end->runs.runs);
     muster_common_link_destroy(link, ret_sends);
 }
 

@@ -62,7 +62,7 @@ _Static_assert(sizeof(struct muster_shm_memory) <= SHM_HEADER_BYTES, "the header
 /* Append only. */
 enum muster_shm_packet_kind {
     SHM_HELLO = 1,      /* with the memory's descriptor */
-    SHM_ANSWER = 2,     /* word: the verdict; generation: the wire version (wire/frame.h) */
+    SHM_ANSWER = 2,     /* word: the verdict; generation: the wire version (fabric.h) */
     SHM_CONFIRM = 3,    /* the dialler has found the acceptor's nonce */
     SHM_WAKE = 4,       /* the memory has changed */
     SHM_DESCRIPTOR = 5, /* with a descriptor; generation, and word: its tag */
@@ -133,14 +133,21 @@ struct muster_shm_mapping {
 /* The payload of an offer. */
 struct muster_shm_offer {
     uint64_t ticket;
-    uint64_t address;    /* of the data in the sender's process */
+    uint64_t address;    /* of the data in the sender's process; or of the list of its runs */
     uint64_t allocation; /* of muster_alloc(), in which the data is; 0: none */
-    uint64_t offset;     /* of the data in the allocation */
+    uint64_t offset;     /* of the data in the allocation; or in the runs */
     uint64_t size_bytes; /* of the allocation */
     uint32_t slot;
-    uint32_t unused; /* zero */
+    uint32_t run_count; /* of data in several ranges, one more ends the list; 0: in one piece */
 };
 _Static_assert(sizeof(struct muster_shm_offer) <= MUSTER_OFFER_MAX, "an offer fits into its frame");
+
+/* Where the data of an offer is that lies in several ranges: copied from the sender. */
+struct muster_shm_runs {
+    uint64_t ticket;               /* of the offer; 0: none */
+    struct muster_range_run *runs; /* [count + 1], checked; their addresses are the sender's */
+    size_t count, room;
+};
 
 /* What link->end points to. */
 struct muster_shm_link {
@@ -155,6 +162,7 @@ struct muster_shm_link {
     bool parting;             /* goodbye is queued */
     _Atomic uint64_t blocked; /* the peer's count of read bytes when the ring had no room */
     struct muster_arrival arrival;
+    struct muster_shm_runs runs;
     struct muster_transfer *offered[SHM_OFFERS_MAX]; /* by slot */
     uint64_t tickets[SHM_OFFERS_MAX];
     uint64_t last_ticket;

@@ -14,11 +14,15 @@
 #include "worker/fabric/link_trace.h"
 #include "worker/fabric/shm/shm.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <utlist.h>
 
-enum { PIECES_IN_A_ROW = 4 }; /* then other links have their turn */
+enum {
+    PIECES_IN_A_ROW = 4, /* then other links have their turn */
+    PARTS_MAX = 64,      /* of one call of the kernel */
+};
 
 /* False if the payload is no valid offer: the peer may write anything. */
 static bool read_offer(const struct muster_unexpected *get, struct muster_shm_offer *ret_offer)
@@ -27,7 +31,8 @@ static bool read_offer(const struct muster_unexpected *get, struct muster_shm_of
         return false;
     }
     memcpy(ret_offer, get->data, sizeof *ret_offer);
-    return ret_offer->slot < SHM_OFFERS_MAX;
+    return ret_offer->slot < SHM_OFFERS_MAX && ret_offer->run_count <= MUSTER_RANGES_MAX &&
+           (ret_offer->run_count == 0 || ret_offer->allocation == 0);
 }
 
 /* A piece of the data, to be read without the lock. */
@@ -40,15 +45,92 @@ struct reading {
     size_t size;
 };
 
-static bool read_process(const struct reading *reading, void *to)
+static void *peer_address(uint64_t address)
 {
-    uint64_t address = reading->offer->address + reading->offset;
-    struct iovec here = {.iov_base = to, .iov_len = reading->size};
-    struct iovec there = {.iov_len = reading->size};
-    _Static_assert(sizeof address == sizeof there.iov_base, "addresses have 64 bits");
-    memcpy(&there.iov_base, &address, sizeof address);
-    return process_vm_readv(reading->end->path->pid, &here, 1, &there, 1, 0) ==
-           (ssize_t)reading->size;
+    void *pointer = NULL;
+    _Static_assert(sizeof address == sizeof pointer, "addresses have 64 bits");
+    memcpy(&pointer, &address, sizeof address);
+    return pointer;
+}
+
+/* Where the peer's data is from this byte on: in one piece, or in runs that have been fetched. */
+static struct muster_place peer_place(const struct reading *reading,
+                                      const struct muster_range_list *runs)
+{
+    const struct muster_shm_offer *offer = reading->offer;
+    return offer->run_count == 0
+               ? (struct muster_place){.base = peer_address(offer->address + reading->offset)}
+               : (struct muster_place){.ranges = runs, .at_bytes = offer->offset + reading->offset};
+}
+
+/* The kernel copies as much as both lists of parts hold. */
+static bool read_process(const struct reading *reading, struct muster_place to)
+{
+    const struct muster_range_list runs = {.runs = reading->end->runs.runs,
+                                           .count = reading->end->runs.count};
+    struct muster_place from = peer_place(reading, &runs);
+    size_t left = reading->size;
+    while (left > 0) {
+        struct iovec here[PARTS_MAX];
+        struct iovec there[PARTS_MAX];
+        int here_count = 0;
+        int there_count = 0;
+        (void)muster_place_add_parts(to, left, here, PARTS_MAX, &here_count);
+        (void)muster_place_add_parts(from, left, there, PARTS_MAX, &there_count);
+        ssize_t got = process_vm_readv(reading->end->path->pid, here, (unsigned long)here_count,
+                                       there, (unsigned long)there_count, 0);
+        if (got <= 0) {
+            return false;
+        }
+        to = muster_place_advance(to, (uint64_t)got);
+        from = muster_place_advance(from, (uint64_t)got);
+        left -= (size_t)got;
+    }
+    return true;
+}
+
+/* The runs come out of another process: each begins after the one before, and together they hold
+ * the message. Their addresses are for the kernel only, which checks them. */
+static bool are_valid(const struct muster_range_run *runs, const struct muster_shm_offer *offer,
+                      uint64_t size_bytes)
+{
+    uint64_t end = 0;
+    bool valid = runs[0].begin_bytes <= offer->offset &&
+                 !__builtin_add_overflow(offer->offset, size_bytes, &end) &&
+                 runs[offer->run_count].begin_bytes >= end;
+    for (uint32_t i = 0; i < offer->run_count && valid; i++) {
+        valid = runs[i].begin_bytes < runs[i + 1].begin_bytes;
+    }
+    return valid;
+}
+
+/* Copies the list of an offer's runs from the peer, unless it is there. False: it cannot be read.
+ */
+static bool fetch_runs(const struct reading *reading)
+{
+    struct muster_shm_runs *fetched = &reading->end->runs;
+    const struct muster_shm_offer *offer = reading->offer;
+    size_t count = (size_t)offer->run_count + 1;
+    size_t bytes = count * sizeof *fetched->runs;
+    if (offer->run_count == 0 || fetched->ticket == offer->ticket) {
+        return true;
+    }
+    fetched->ticket = 0;
+    if (count > fetched->room) {
+        free(fetched->runs);
+        fetched->runs = malloc(bytes);
+        fetched->room = fetched->runs != NULL ? count : 0;
+    }
+    struct iovec here = {.iov_base = fetched->runs, .iov_len = bytes};
+    struct iovec there = {.iov_base = peer_address(offer->address), .iov_len = bytes};
+    if (fetched->runs == NULL ||
+        process_vm_readv(reading->end->path->pid, &here, 1, &there, 1, 0) != (ssize_t)bytes ||
+        !are_valid(fetched->runs, offer, reading->receive->size_bytes)) {
+        return false;
+    }
+    fetched->ticket = offer->ticket;
+    fetched->count = offer->run_count;
+    return true;
 }
 
 /* Whether the message is still offered: then all that has been read so far is what was sent. */
@@ -68,21 +150,28 @@ static void trace_piece(const struct reading *reading, enum muster_timeline_stag
 }
 
 /* Data that is copied is checked before it is consumed. Data in a mapping is consumed where it is,
- * and checked before the message is completed. */
+ * and checked before the message is completed; or it is copied first, if the receive asks for it.
+ */
 static bool read_piece(const struct reading *reading)
 {
     struct muster_transfer *receive = reading->receive;
     unsigned char *piece = reading->end->shm->piece;
-    unsigned char *to =
-        receive->consume != NULL ? piece : (unsigned char *)receive->data + reading->offset;
+    const struct muster_place to = receive->consume != NULL
+                                       ? (struct muster_place){.base = (char *)piece}
+                                       : muster_transfer_place(receive, reading->offset);
     const unsigned char *from = reading->mapped != NULL ? reading->mapped + reading->offset : piece;
     int64_t started_ns = muster_link_clock(reading->end->link);
-    if ((reading->mapped == NULL && !read_process(reading, to)) ||
+    bool copies = reading->mapped != NULL && receive->consume != NULL && receive->checked;
+    if (copies) {
+        memcpy(piece, from, reading->size);
+        from = piece;
+    }
+    if ((reading->mapped == NULL && !(fetch_runs(reading) && read_process(reading, to))) ||
         !is_offered(reading->end, reading->offer)) {
         return false;
     }
     if (receive->consume == NULL && reading->mapped != NULL) {
-        memcpy(to, from, reading->size);
+        muster_place_copy(to, (struct muster_place){.base = (char *)from}, reading->size);
     }
     if (receive->consume == NULL || reading->mapped == NULL) {
         trace_piece(reading, MUSTER_TIMELINE_RECEIVE_SEGMENT, started_ns);

@@ -39,7 +39,7 @@ static void wake_peer(struct muster_shm_link *end, uint32_t what)
 }
 
 static bool write_frame(struct muster_shm_link *end, const unsigned char *header,
-                        const unsigned char *data, uint32_t size)
+                        struct muster_place payload, uint32_t size)
 {
     size_t room;
     unsigned char *to = muster_ring_reserve(&end->out, ring_bytes(size), &room);
@@ -52,9 +52,8 @@ static bool write_frame(struct muster_shm_link *end, const unsigned char *header
         return false;
     }
     memcpy(to, header, MUSTER_FRAME_SIZE);
-    if (size > 0) {
-        memcpy(to + MUSTER_FRAME_SIZE, data, size);
-    }
+    const struct muster_place ring = {.base = (char *)to + MUSTER_FRAME_SIZE};
+    muster_place_copy(ring, payload, size);
     muster_ring_advance(&end->out, ring_bytes(size));
     return true;
 }
@@ -63,9 +62,10 @@ static bool write_control(struct muster_shm_link *end)
 {
     struct muster_frame_queue *control = &end->match.control;
     while (control->start < control->end) {
-        const unsigned char *header = control->bytes + control->start;
+        unsigned char *header = control->bytes + control->start;
+        const struct muster_place payload = {.base = (char *)header + MUSTER_FRAME_SIZE};
         uint32_t size = muster_frame_length(header);
-        if (!write_frame(end, header, header + MUSTER_FRAME_SIZE, size)) {
+        if (!write_frame(end, header, payload, size)) {
             return false;
         }
         control->start += MUSTER_FRAME_SIZE + size;
@@ -78,7 +78,8 @@ static bool write_data(struct muster_shm_link *end)
     struct muster_match *match = &end->match;
     end->has_next = end->has_next || muster_match_next(match, &end->next_out);
     if (!end->has_next ||
-        !write_frame(end, end->next_out.header, end->next_out.data, end->next_out.size)) {
+        !write_frame(end, end->next_out.header, muster_outgoing_place(&end->next_out, 0),
+                     end->next_out.size)) {
         return false;
     }
     const struct muster_outgoing out = end->next_out;

@@ -73,8 +73,22 @@ void muster_shm_write_tickets(struct muster_shm_link *end)
     }
 }
 
+/* The runs that the message begins and ends in, and those between. The list stays where it is as
+ * long as the data does. */
+static void describe_ranges(const struct muster_transfer *transfer, struct muster_shm_offer *offer)
+{
+    const struct muster_range_list *list = transfer->ranges;
+    uint64_t end_bytes = transfer->ranges_at_bytes + transfer->size_bytes;
+    size_t first = muster_range_find(list->runs, list->count, transfer->ranges_at_bytes);
+    size_t last = muster_range_find(list->runs, list->count, end_bytes - 1);
+    offer->address = (uintptr_t)&list->runs[first];
+    offer->offset = transfer->ranges_at_bytes;
+    offer->run_count = (uint32_t)(last - first + 1);
+}
+
 /* The offer gets a free slot and a new ticket. Data in memory of muster_alloc() is described by its
- * allocation, if the peer can map it; other data by its address. */
+ * allocation, if the peer can map it; other data by its address; data in several ranges by the
+ * address of their list. */
 static uint32_t describe(struct muster_match *match, struct muster_transfer *transfer,
                          unsigned char ret_payload[MUSTER_OFFER_MAX])
 {
@@ -89,8 +103,11 @@ static uint32_t describe(struct muster_match *match, struct muster_transfer *tra
     }
     struct muster_shm_offer offer = {
         .ticket = ++end->last_ticket, .address = (uintptr_t)transfer->data, .slot = slot};
-    if (is_open(end) && muster_allocation_find(transfer->data, transfer->size_bytes, &allocation) &&
-        share_allocation(end, &allocation)) {
+    if (transfer->ranges != NULL) {
+        describe_ranges(transfer, &offer);
+    } else if (is_open(end) &&
+               muster_allocation_find(transfer->data, transfer->size_bytes, &allocation) &&
+               share_allocation(end, &allocation)) {
         offer.allocation = allocation.id;
         offer.offset = (uint64_t)((char *)transfer->data - allocation.base);
         offer.size_bytes = allocation.size_bytes;

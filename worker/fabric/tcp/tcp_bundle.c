@@ -66,16 +66,17 @@ static size_t entry_bytes(const struct muster_tcp_window_entry *entry)
 
 /* Copies the payload, because the frame outlives its transfer. The transfer must not wait for an
  * acknowledgement: a peer that has all its messages may compute for long before it sends one. */
-static bool keep_copy(struct muster_tcp_window_entry *entry, const unsigned char *data)
+static bool keep_copy(struct muster_tcp_window_entry *entry)
 {
     if (entry->frame.size > 0) {
         entry->copy = malloc(entry->frame.size);
         if (entry->copy == NULL) {
             return false;
         }
-        memcpy(entry->copy, data, entry->frame.size);
+        muster_outgoing_copy(&entry->frame, entry->copy);
     }
     entry->frame.data = entry->copy;
+    entry->frame.ranges = NULL;
     return true;
 }
 
@@ -94,7 +95,7 @@ static struct muster_tcp_window_entry *add_next_frame(struct muster_tcp_link *en
         !muster_match_next(match, &entry->frame)) {
         return NULL;
     }
-    if (!keep_copy(entry, entry->frame.data)) {
+    if (!keep_copy(entry)) {
         match->broken = true;
         muster_link_mark(end->link);
         return NULL;

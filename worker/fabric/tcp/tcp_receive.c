@@ -7,7 +7,10 @@
 #include <string.h>
 #include <sys/uio.h>
 
-enum { READS_MAX = 8 }; /* system calls before other links have their turn */
+enum {
+    READS_MAX = 8,  /* system calls before other links have their turn */
+    PARTS_MAX = 64, /* of a payload that is read into ranges by one system call */
+};
 
 static void reject_peer(struct muster_tcp_path *path)
 {
@@ -86,7 +89,19 @@ static unsigned char *payload_buffer(struct muster_tcp_path *path, uint32_t *ret
     return held->payload + held->have;
 }
 
-/* `size` bytes of the payload have been written to the buffer of payload_buffer(). */
+/* The same in parts; returns their number, and how many bytes they hold together. */
+static int payload_parts(struct muster_tcp_path *path, struct iovec parts[PARTS_MAX],
+                         uint32_t *ret_room)
+{
+    if (path->arriving == NULL) {
+        return muster_arrival_parts(&path->in, parts, PARTS_MAX, ret_room);
+    }
+    parts[0].iov_base = payload_buffer(path, ret_room);
+    parts[0].iov_len = *ret_room;
+    return 1;
+}
+
+/* `size` bytes of the payload have been written to where these say. */
 static void payload_received(struct muster_tcp_path *path, uint32_t size)
 {
     if (path->arriving != NULL) {
@@ -125,7 +140,7 @@ static void receive_staged(struct muster_tcp_path *path, const unsigned char *by
 static bool receive_once(struct muster_tcp_path *path, bool buffered_only)
 {
     struct muster_tcp *tcp = path->tcp;
-    struct iovec parts[2];
+    struct iovec parts[PARTS_MAX + 1];
     muster_fabric_yield(tcp->pending_list.fabric);
     if (path->pending.watch.retired) {
         return false;
@@ -133,8 +148,7 @@ static bool receive_once(struct muster_tcp_path *path, bool buffered_only)
     uint32_t room = 0;
     int count = 0;
     if (path->in_payload) {
-        parts[count].iov_base = payload_buffer(path, &room);
-        parts[count++].iov_len = room;
+        count = payload_parts(path, parts, &room);
     }
     parts[count].iov_base = tcp->staging;
     /* If the buffer is smaller than the payload, the staged bytes begin with more payload. */

@@ -10,6 +10,7 @@
 enum {
     CALL_BYTES = 512 * 1024, /* no frame is added to a system call beyond this */
     CALLS_MAX = 4,           /* system calls before other links have their turn */
+    PARTS_MAX = 128,         /* of a system call: frames of ranges have many */
 };
 
 static size_t frame_bytes(const struct muster_tcp_sent_frame *out)
@@ -44,12 +45,15 @@ static void add_part(struct iovec *parts, int *count, unsigned char *bytes, size
     }
 }
 
-static void add_frame_parts(struct iovec *parts, int *count, struct muster_tcp_sent_frame *out)
+/* False: there was no room for all of the frame. There is room for one part. */
+static bool add_frame_parts(struct iovec *parts, int *count, struct muster_tcp_sent_frame *out)
 {
     size_t header = out->sent < MUSTER_FRAME_SIZE ? out->sent : MUSTER_FRAME_SIZE;
     size_t data = out->sent - header;
     add_part(parts, count, out->frame.header + header, MUSTER_FRAME_SIZE - header);
-    add_part(parts, count, out->frame.data + data, out->frame.size - data);
+    size_t left = out->frame.size - data;
+    return muster_place_add_parts(muster_outgoing_place(&out->frame, data), left, parts, PARTS_MAX,
+                                  count) == left;
 }
 
 static bool has_partial(const struct muster_tcp_path *path)
@@ -63,13 +67,17 @@ static int collect_parts(struct muster_tcp_path *path, struct iovec *parts)
 {
     int count = 0;
     uint32_t next = path->accepted_count;
-    if (has_partial(path)) {
-        add_frame_parts(parts, &count, &path->frames[next++]);
+    if (has_partial(path) && !add_frame_parts(parts, &count, &path->frames[next++])) {
+        return count;
+    }
+    if (count == PARTS_MAX) {
+        return count;
     }
     add_part(parts, &count, path->control.bytes + path->control.start,
              path->control.end - path->control.start);
-    for (; next < path->frame_count; next++) {
-        add_frame_parts(parts, &count, &path->frames[next]);
+    bool fits = true;
+    for (; next < path->frame_count && fits && count < PARTS_MAX; next++) {
+        fits = add_frame_parts(parts, &count, &path->frames[next]);
     }
     return count;
 }
@@ -147,7 +155,7 @@ static void send_end_of_stream(struct muster_tcp_path *path)
 /* Sends one batch. True: all of it is sent, and there may be more. */
 static bool flush_once(struct muster_tcp_path *path)
 {
-    struct iovec parts[2 * TCP_FRAMES_MAX + 1];
+    struct iovec parts[PARTS_MAX];
     muster_fabric_yield(path->tcp->pending_list.fabric);
     if (path->pending.watch.retired) {
         return false;
@@ -221,10 +229,11 @@ void muster_tcp_send_withdraw(struct muster_tcp_path *path,
         if (out->copy == NULL) {
             path->end->match.broken = true;
             path->send_failed = true;
-        } else if (out->frame.size > 0) {
-            memcpy(out->copy, out->frame.data, out->frame.size);
+        } else {
+            muster_outgoing_copy(&out->frame, out->copy);
         }
         out->frame.data = out->copy;
+        out->frame.ranges = NULL;
         out->frame.transfer = NULL;
     }
 }

@@ -14,7 +14,7 @@
 #define BLOCK_BYTES ((uintptr_t)MUSTER_REGISTRATION_BLOCK_BYTES)
 
 /* The kind of memory decides how long it may stay registered: see registrations.h. */
-enum kind { KIND_ALLOCATED, KIND_WATCHED, KIND_GPU, KIND_TRANSIENT };
+enum kind { KIND_ALLOCATED, KIND_WATCHED, KIND_DEVICE, KIND_TRANSIENT };
 
 struct muster_registration {
     uintptr_t begin, end;
@@ -32,7 +32,7 @@ struct muster_registration {
 struct key {
     uint64_t begin;
     uint64_t allocation;
-    uint64_t gpu;
+    uint64_t memory_id;
 };
 
 struct block {
@@ -47,7 +47,7 @@ struct muster_registrations {
     uintptr_t page_bytes;
     uint64_t freed_count;    /* muster_allocation_freed_count() at the last check */
     uint64_t unmap_position; /* up to which unmapped ranges were handled */
-    uint64_t last_gpu;       /* id of the GPU allocation registered last */
+    uint64_t last_memory;    /* id of the GPU allocation registered last */
     struct block *blocks;
     struct muster_registration *idle; /* least recently held first */
     struct muster_registration *held;
@@ -61,7 +61,7 @@ struct request {
     uintptr_t data, data_end;
     uintptr_t begin, end;
     void *base; /* begin */
-    const struct muster_gpu_memory *gpu;
+    const struct muster_device_memory *memory;
     bool watch_valid; /* watched registrations are up to date */
 };
 
@@ -203,21 +203,21 @@ static void invalidate_freed_allocations(struct muster_registrations *registrati
 
 /* Checks all GPU registrations when memory of another allocation is requested: an earlier one may
  * have been freed. */
-static void invalidate_freed_gpu(struct muster_registrations *registrations,
-                                 const struct request *request)
+static void invalidate_freed_device_memory(struct muster_registrations *registrations,
+                                           const struct request *request)
 {
     struct block *block = NULL;
     struct block *next = NULL;
-    if (request->key.gpu == 0 || request->key.gpu == registrations->last_gpu) {
+    if (request->key.memory_id == 0 || request->key.memory_id == registrations->last_memory) {
         return;
     }
-    registrations->last_gpu = request->key.gpu;
+    registrations->last_memory = request->key.memory_id;
     HASH_ITER(hh, registrations->blocks, block, next)
     {
-        struct muster_gpu_memory now = {.id = 0};
-        if (block->key.gpu != 0 &&
-            (!muster_gpu_find(block->all->data, &now) || now.id != block->key.gpu)) {
-            invalidate_in_block(registrations, block, KIND_GPU, 0, UINTPTR_MAX);
+        struct muster_device_memory now = {.id = 0};
+        if (block->key.memory_id != 0 &&
+            (!muster_device_find(block->all->data, &now) || now.id != block->key.memory_id)) {
+            invalidate_in_block(registrations, block, KIND_DEVICE, 0, UINTPTR_MAX);
         }
     }
 }
@@ -258,9 +258,9 @@ static struct request make_request(const struct muster_registrations *registrati
     uintptr_t end = first + usable.size_bytes;
     assert(size_bytes > 0 && first <= at && at < end && size_bytes <= end - at);
     struct muster_allocation allocation = {.id = 0};
-    if (usable.gpu != NULL) {
-        first = usable.gpu->begin;
-        end = usable.gpu->end;
+    if (usable.memory != NULL) {
+        first = usable.memory->begin;
+        end = usable.memory->end;
     } else if (muster_allocation_find(data, size_bytes, &allocation)) {
         first = (uintptr_t)allocation.base;
         end = first + allocation.size_bytes;
@@ -272,8 +272,8 @@ static struct request make_request(const struct muster_registrations *registrati
     return (struct request){
         .key = {.begin = block,
                 .allocation = allocation.id,
-                .gpu = usable.gpu != NULL ? usable.gpu->id : 0},
-        .gpu = usable.gpu,
+                .memory_id = usable.memory != NULL ? usable.memory->id : 0},
+        .memory = usable.memory,
         .data_pointer = data,
         .data = at,
         .data_end = smaller_of(at + size_bytes, block_end),
@@ -329,7 +329,7 @@ static void *register_with_device(struct muster_registrations *registrations,
     void *handle = NULL;
     do {
         errno = 0;
-        handle = registrar->add(registrar->device, request->gpu, request->base,
+        handle = registrar->add(registrar->device, request->memory, request->base,
                                 request->end - request->begin);
     } while (handle == NULL && errno == ENOMEM && evict(registrations));
     return handle;
@@ -354,8 +354,8 @@ static enum kind choose_kind(const struct muster_registrations *registrations,
     if (request->key.allocation != 0) {
         return KIND_ALLOCATED;
     }
-    if (request->gpu != NULL) {
-        return request->key.gpu != 0 ? KIND_GPU : KIND_TRANSIENT;
+    if (request->memory != NULL) {
+        return request->key.memory_id != 0 ? KIND_DEVICE : KIND_TRANSIENT;
     }
     return watch != NULL && watch->watch(request->base, request->end - request->begin)
                ? KIND_WATCHED
@@ -414,13 +414,13 @@ struct muster_registration *muster_registrations_hold(struct muster_registration
     invalidate_freed_allocations(registrations);
     struct request request = make_request(registrations, data, size_bytes, usable);
     request.watch_valid =
-        request.key.allocation == 0 && request.gpu == NULL && invalidate_unmapped(registrations);
+        request.key.allocation == 0 && request.memory == NULL && invalidate_unmapped(registrations);
     struct muster_registration *entry = find_registration(registrations, &request);
     if (entry != NULL) {
         registrations->figures.hits++;
     } else {
         registrations->figures.misses++;
-        invalidate_freed_gpu(registrations, &request);
+        invalidate_freed_device_memory(registrations, &request);
         entry = is_contained(&request) ? register_block(registrations, &request) : NULL;
         if (entry == NULL) {
             registrations->figures.refused++;

@@ -17,13 +17,13 @@
  * Freed memory stays registered, and so pinned, until the next hold notices that it was freed; GPU
  * memory until memory of another allocation is registered.
  *
- * Pure except for questions about memory (allocation_registry.h, gpu.h, and the given watch): no
- * sockets, clocks, devices. Threads: all calls for one object under one lock, the fabric's.
+ * Pure except for questions about memory (allocation_registry.h, devices.h, and the given watch):
+ * no sockets, clocks, devices. Threads: all calls for one object under one lock, the fabric's.
  */
 #ifndef MUSTER_WORKER_FABRIC_VERBS_REGISTRATIONS_H
 #define MUSTER_WORKER_FABRIC_VERBS_REGISTRATIONS_H
 
-#include "worker/device/cuda/gpu.h"
+#include "worker/device/devices.h"
 #include "worker/memory/unmap_watch.h"
 
 #include <stddef.h>
@@ -39,9 +39,10 @@ enum {
  * destroyed. */
 struct muster_registrar {
     void *device;
-    /* Whole pages of GPU memory or (gpu is NULL) host memory. NULL: errno says why; after ENOMEM it
-     * is called again when something was evicted. */
-    void *(*add)(void *device, const struct muster_gpu_memory *gpu, void *base, size_t size_bytes);
+    /* Whole pages of GPU memory or (memory is NULL) host memory. NULL: errno says why; after ENOMEM
+     * it is called again when something was evicted. */
+    void *(*add)(void *device, const struct muster_device_memory *memory, void *base,
+                 size_t size_bytes);
     void (*remove)(void *device, void *handle);
     /* &muster_unmap_watch_ops, or a simulated watch in tests. NULL: nothing is watched. */
     const struct muster_unmap_watch_ops *unmap_watch;
@@ -51,7 +52,7 @@ struct muster_registrar {
 struct muster_usable_range {
     const void *base;
     size_t size_bytes;
-    const struct muster_gpu_memory *gpu; /* its allocation; NULL: host memory */
+    const struct muster_device_memory *memory; /* its allocation; NULL: host memory */
 };
 
 struct muster_registrations_figures {

@@ -336,7 +336,7 @@ static void free_verbs(struct muster_pending_connections *pending_list)
 
 const struct muster_transport muster_verbs_transport = {
     .name = VERBS_SCHEME,
-    .reads_gpu = true,
+    .reads_devices = true,
     .polls_device = true,
     .read_environment = muster_verbs_read_environment,
     .parse = muster_verbs_parse,

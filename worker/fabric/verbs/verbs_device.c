@@ -147,14 +147,14 @@ static void add_span(const struct muster_verbs_device *device, enum muster_timel
 }
 
 /* Registers users' memory, which the device only reads: it may be read-only. */
-static void *add_registration(void *owner, const struct muster_gpu_memory *gpu, void *base,
+static void *add_registration(void *owner, const struct muster_device_memory *memory, void *base,
                               size_t size_bytes)
 {
     struct muster_verbs_device *device = owner;
     int64_t started_ns = muster_timeline_clock(device->timeline);
-    struct ibv_mr *registered = gpu != NULL
-                                    ? muster_verbs_register_gpu(device, gpu, base, size_bytes)
-                                    : device->library->reg_mr(device->domain, base, size_bytes, 0);
+    struct ibv_mr *registered =
+        memory != NULL ? muster_verbs_register_device_memory(device, memory, base, size_bytes)
+                       : device->library->reg_mr(device->domain, base, size_bytes, 0);
     int error = errno;
     add_span(device, MUSTER_TIMELINE_REGISTER, started_ns, size_bytes);
     errno = error;

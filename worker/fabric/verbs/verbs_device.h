@@ -28,7 +28,7 @@ struct muster_verbs_device {
     uint32_t pairs;                             /* queue pairs of it */
     struct muster_registrations *registrations; /* of users' memory, to send from */
     struct muster_timeline *timeline;           /* of the fabric; borrowed; or NULL */
-    uint32_t gpu_refusals;                      /* of GPU memory in a row */
+    uint32_t memory_refusals;                   /* of memory of another device in a row */
 };
 
 /* Reads the ports and GIDs of this machine's devices. */
@@ -49,11 +49,11 @@ MUSTER_CHECKED muster_status muster_verbs_register(const struct muster_verbs_dev
                                                    void *memory, size_t size_bytes, bool remote,
                                                    struct ibv_mr **ret_registered);
 
-/* verbs_gpu.c. Registers whole pages of GPU memory to send from: by dma-buf, or else by
- * ibv_reg_mr(), which works where nvidia-peermem is loaded. NULL: errno says why; the first refusal
- * is logged. */
-struct ibv_mr *muster_verbs_register_gpu(struct muster_verbs_device *device,
-                                         const struct muster_gpu_memory *memory, void *base,
-                                         size_t size_bytes);
+/* verbs_device_memory.c. Registers whole pages of another device's memory to send from: by dma-buf,
+ * or else by ibv_reg_mr(), which works where a kernel module knows that memory. NULL: errno says
+ * why; the first refusal is logged. */
+struct ibv_mr *muster_verbs_register_device_memory(struct muster_verbs_device *device,
+                                                   const struct muster_device_memory *memory,
+                                                   void *base, size_t size_bytes);
 
 #endif

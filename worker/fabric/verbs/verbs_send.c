@@ -125,10 +125,11 @@ static void post_frame(struct muster_verbs_path *path, uint64_t number)
         return;
     }
     unsigned char *data = header + MUSTER_FRAME_SIZE;
-    if (out->frame.size > 0 && out->frame.data != data) {
-        memcpy(data, out->frame.data, out->frame.size);
+    if (out->frame.data != data) {
+        muster_outgoing_copy(&out->frame, data);
     }
     out->frame.data = data;
+    out->frame.ranges = NULL;
     (void)post_slot(path, slot, MUSTER_FRAME_SIZE + out->frame.size, number & VERBS_NUMBER_MASK);
 }
 
@@ -141,10 +142,23 @@ void muster_verbs_send_proof(struct muster_verbs_path *path)
 
 /* Registered memory ---------------------------------------------------------------------------- */
 
-static struct muster_usable_range usable_range_of(const struct muster_transfer *transfer)
+/* The memory of the transfer around this byte of it: all of it, or the part in one range. */
+static struct muster_usable_range usable_range_at(const struct muster_transfer *transfer,
+                                                  uint64_t offset)
 {
-    return (struct muster_usable_range){
-        .base = transfer->data, .size_bytes = transfer->size_bytes, .gpu = transfer->gpu};
+    const struct muster_range_list *list = transfer->ranges;
+    if (list == NULL) {
+        return (struct muster_usable_range){
+            .base = transfer->data, .size_bytes = transfer->size_bytes, .memory = transfer->memory};
+    }
+    uint64_t first = transfer->ranges_at_bytes;
+    uint64_t end = first + transfer->size_bytes;
+    const struct muster_range_run *run =
+        &list->runs[muster_range_find(list->runs, list->count, first + offset)];
+    uint64_t from = run->begin_bytes > first ? run->begin_bytes : first;
+    uint64_t to = run[1].begin_bytes < end ? run[1].begin_bytes : end;
+    return (struct muster_usable_range){.base = run->address + (from - run->begin_bytes),
+                                        .size_bytes = to - from};
 }
 
 void muster_verbs_release_registrations(struct muster_verbs_out_frame *out)
@@ -159,7 +173,7 @@ void muster_verbs_release_registrations(struct muster_verbs_out_frame *out)
 
 /* False: the memory cannot be registered, and is to be copied. */
 static bool hold_registrations(const struct muster_verbs_path *path,
-                               const struct muster_transfer *transfer, const unsigned char *data,
+                               struct muster_usable_range usable, const unsigned char *data,
                                uint32_t size, struct muster_verbs_out_frame *out)
 {
     uint32_t done = 0;
@@ -167,7 +181,7 @@ static bool hold_registrations(const struct muster_verbs_path *path,
     for (int i = 0; i < VERBS_PARTS_MAX - 1 && done < size; i++) {
         size_t covered = 0;
         out->held[i] = muster_registrations_hold(path->device->registrations, data + done,
-                                                 size - done, usable_range_of(transfer), &covered);
+                                                 size - done, usable, &covered);
         if (out->held[i] == NULL) {
             muster_verbs_release_registrations(out);
             return false;
@@ -181,9 +195,13 @@ static bool hold_registrations(const struct muster_verbs_path *path,
 void muster_verbs_end_registrations(struct muster_verbs *verbs,
                                     const struct muster_transfer *transfer)
 {
-    bool registered = transfer->size_bytes > VERBS_SLOT_PAYLOAD || transfer->gpu != NULL;
-    for (uint32_t i = 0; i < verbs->device_count && registered; i++) {
-        muster_registrations_end(verbs->devices[i].registrations, usable_range_of(transfer));
+    struct muster_usable_range range;
+    for (uint64_t offset = 0; offset < transfer->size_bytes; offset += range.size_bytes) {
+        range = usable_range_at(transfer, offset);
+        bool registered = range.size_bytes > VERBS_SLOT_PAYLOAD || transfer->memory != NULL;
+        for (uint32_t i = 0; i < verbs->device_count && registered; i++) {
+            muster_registrations_end(verbs->devices[i].registrations, range);
+        }
     }
 }
 
@@ -275,25 +293,50 @@ static bool fail_transfer(struct muster_verbs_link *end, struct muster_transfer 
 }
 
 /* Copies the next bytes from the GPU into the next send slot. */
-static bool copy_from_gpu(const struct muster_verbs_path *path,
-                          const struct muster_transfer *transfer, const unsigned char *data,
-                          uint32_t size)
+static bool copy_from_device(const struct muster_verbs_path *path,
+                             const struct muster_transfer *transfer, const unsigned char *data,
+                             uint32_t size)
 {
     struct muster_link *link = path->end->link;
     int64_t started_ns = muster_link_clock(link);
     unsigned char *to = muster_verbs_send_slot(path, next_slot(path)) + MUSTER_FRAME_SIZE;
-    if (muster_gpu_copy(transfer->gpu, to, data, size) != MUSTER_OK) {
+    if (transfer->memory->device->copy(transfer->memory, to, data, size) != MUSTER_OK) {
         return false;
     }
-    uint64_t offset = (uint64_t)(data - (unsigned char *)transfer->data);
-    muster_link_add_part(
-        link, transfer,
-        (struct muster_link_part){MUSTER_TIMELINE_GPU_COPY, started_ns, offset, size});
+    muster_link_add_part(link, transfer,
+                         (struct muster_link_part){MUSTER_TIMELINE_DEVICE_COPY, started_ns,
+                                                   muster_match_taken(transfer), size});
     return true;
+}
+
+/* What of a ready send comes next. */
+struct next_payload {
+    unsigned char *data; /* or NULL, if nothing is left */
+    uint64_t left;       /* of the message */
+    uint64_t there;      /* of these, that follow each other in memory: the others are elsewhere */
+};
+
+static struct next_payload find_payload(const struct muster_transfer *transfer)
+{
+    struct next_payload next = {.data = NULL};
+    uint64_t taken = muster_match_taken(transfer);
+    next.left = transfer->size_bytes - taken;
+    if (next.left > 0) {
+        next.data = muster_transfer_at(transfer, taken, &next.there);
+    }
+    return next;
+}
+
+/* The frame's payload is read where it is. */
+static void set_direct(struct muster_outgoing *frame, const struct next_payload *next)
+{
+    frame->data = next->data;
+    frame->ranges = NULL;
 }
 
 /* Sends a whole message, or a segment of one. The device reads the payload from registered memory
  * if it is large or in a GPU; a payload that is small, or cannot be registered, is copied into a
+ * slot. A message that lies in ranges is cut where a large one ends; small ones are copied into one
  * slot. *large_count counts the frames that a device reads. False: there is nothing to send, or no
  * room. */
 static bool send_data(struct muster_verbs_link *end, uint32_t *large_count)
@@ -303,26 +346,30 @@ static bool send_data(struct muster_verbs_link *end, uint32_t *large_count)
     if (transfer == NULL || !muster_bundle_has_room(&end->bundle)) {
         return false;
     }
-    unsigned char *data = NULL;
-    uint64_t left = muster_match_remaining(transfer, &data);
-    bool of_gpu = transfer->gpu != NULL && left > 0;
-    bool large = left > VERBS_SLOT_PAYLOAD || of_gpu;
+    const struct next_payload next = find_payload(transfer);
+    bool of_device = transfer->memory != NULL && next.left > 0;
+    bool large = next.there > VERBS_SLOT_PAYLOAD || of_device;
     struct muster_verbs_path *path = choose_path(end, large);
     if (path == NULL) {
         return false;
     }
     struct muster_verbs_out_frame *out = next_record(end);
-    uint32_t size = left < VERBS_SEGMENT_PAYLOAD ? (uint32_t)left : VERBS_SEGMENT_PAYLOAD;
-    bool direct =
-        large && path->peer.segments > 0 && hold_registrations(path, transfer, data, size, out);
-    match->payload_max = direct ? VERBS_SEGMENT_PAYLOAD : VERBS_SLOT_PAYLOAD;
-    if (of_gpu && !direct &&
-        !copy_from_gpu(path, transfer, data,
-                       size < VERBS_SLOT_PAYLOAD ? size : VERBS_SLOT_PAYLOAD)) {
+    uint32_t size =
+        next.there < VERBS_SEGMENT_PAYLOAD ? (uint32_t)next.there : VERBS_SEGMENT_PAYLOAD;
+    bool direct = large && path->peer.segments > 0 &&
+                  hold_registrations(path, usable_range_at(transfer, muster_match_taken(transfer)),
+                                     next.data, size, out);
+    match->payload_max = direct ? size : VERBS_SLOT_PAYLOAD;
+    if (of_device && !direct &&
+        !copy_from_device(path, transfer, next.data,
+                          size < VERBS_SLOT_PAYLOAD ? size : VERBS_SLOT_PAYLOAD)) {
         return fail_transfer(end, transfer);
     }
     (void)muster_match_next(match, &out->frame);
-    if (of_gpu && !direct) {
+    if (direct) {
+        set_direct(&out->frame, &next);
+    }
+    if (of_device && !direct) {
         out->frame.data = muster_verbs_send_slot(path, next_slot(path)) + MUSTER_FRAME_SIZE;
     }
     out->copied = !direct;
@@ -345,9 +392,11 @@ bool muster_verbs_retransmit(struct muster_verbs_link *end)
         if (path == NULL) {
             return false;
         }
-        if (!out->copied && (path->peer.segments == 0 ||
-                             !hold_registrations(path, out->frame.transfer, out->frame.data,
-                                                 out->frame.size, out))) {
+        if (!out->copied &&
+            (path->peer.segments == 0 ||
+             !hold_registrations(path,
+                                 usable_range_at(out->frame.transfer, out->frame.offset_bytes),
+                                 out->frame.data, out->frame.size, out))) {
             muster_verbs_note_failure(
                 path, "no registered memory to retransmit the frames of a lost path");
             muster_link_mark(end->link);
@@ -397,10 +446,9 @@ static void trace_write(const struct muster_verbs_link *end,
 {
     const struct muster_transfer *transfer = out->frame.transfer;
     if (transfer != NULL && !out->copied) {
-        uint64_t offset = (uint64_t)(out->frame.data - (unsigned char *)transfer->data);
         muster_link_add_part(end->link, transfer,
                              (struct muster_link_part){MUSTER_TIMELINE_WRITE, out->posted_ns,
-                                                       offset, out->frame.size});
+                                                       out->frame.offset_bytes, out->frame.size});
     }
 }
 

@@ -6,13 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of a message without ranges, all that is left is in one piece. */
+static unsigned char *data_buffer(const struct muster_arrival *arrival, uint32_t *ret_size)
+{
+    const struct muster_transfer *receive = arrival->receive;
+    if (receive->ranges == NULL || arrival->remaining == 0) {
+        return (unsigned char *)receive->data + receive->moved_bytes;
+    }
+    uint64_t there = 0;
+    unsigned char *data = muster_transfer_at(receive, receive->moved_bytes, &there);
+    *ret_size = there < arrival->remaining ? (uint32_t)there : arrival->remaining;
+    return data;
+}
+
 unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *ret_size)
 {
     uint32_t done = arrival->frame.length - arrival->remaining;
     *ret_size = arrival->remaining;
     switch (arrival->place) {
     case MUSTER_PLACE_DATA:
-        return (unsigned char *)arrival->receive->data + arrival->receive->moved_bytes;
+        return data_buffer(arrival, ret_size);
     case MUSTER_PLACE_UNEXPECTED:
         return arrival->unexpected->data + done;
     case MUSTER_PLACE_TEXT:
@@ -26,6 +39,22 @@ unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *r
     return arrival->piece + arrival->carried;
 }
 
+int muster_arrival_parts(struct muster_arrival *arrival, struct iovec *parts, int most,
+                         uint32_t *ret_size)
+{
+    const struct muster_transfer *receive = arrival->receive;
+    int count = 0;
+    if (arrival->place == MUSTER_PLACE_DATA && receive->ranges != NULL) {
+        *ret_size =
+            (uint32_t)muster_place_add_parts(muster_transfer_place(receive, receive->moved_bytes),
+                                             arrival->remaining, parts, most, &count);
+        return count;
+    }
+    parts[0].iov_base = muster_arrival_buffer(arrival, ret_size);
+    parts[0].iov_len = *ret_size;
+    return 1;
+}
+
 /* Releases the lock meanwhile, because reducing may take long. */
 static void call_consume(struct muster_match *match, struct muster_transfer *receive,
                          uint64_t offset, const unsigned char *data, uint32_t size)
@@ -34,7 +63,7 @@ static void call_consume(struct muster_match *match, struct muster_transfer *rec
     muster_fabric_unlock(match->link->fabric);
     receive->consume(receive, offset, data, size);
     enum muster_timeline_stage stage =
-        receive->to_gpu ? MUSTER_TIMELINE_GPU_COPY : MUSTER_TIMELINE_REDUCE;
+        receive->to_device ? MUSTER_TIMELINE_DEVICE_COPY : MUSTER_TIMELINE_REDUCE;
     muster_link_add_part(match->link, receive,
                          (struct muster_link_part){stage, started_ns, offset, size});
     muster_fabric_lock(match->link->fabric);

@@ -11,10 +11,6 @@
 
 enum {
     MUSTER_FRAME_SIZE = 96,
-    /* Of all that members send each other: frames, hellos, and the records that communicators and
-     * sessions exchange (figures_wire.h, sync_wire.h). A change of any of them is a new version:
-     * members of different versions refuse each other by the hello (hello.h). */
-    MUSTER_WIRE_VERSION = 4,
     MUSTER_FRAME_PAYLOAD_MAX = 256 * 1024,
     MUSTER_OFFER_MAX = 64,        /* payload of an OFFER: where the data is; within one host only */
     MUSTER_EAGER_MAX = 16 * 1024, /* bytes; larger messages are sent by rendezvous */

@@ -2,7 +2,7 @@
  * The first bytes on a connection. The dialler's hello has its UUID, the UUID of the member it
  * dials, and the job's link token; the acceptor's answer is a verdict. README.md has the tables.
  *
- * Both have the wire version (frame.h) at a place that is the same in all versions, and so are the
+ * Both have the wire version (fabric.h) at a place that is the same in all versions, and so are the
  * sizes. So a peer of another version is refused, and each of the two names both versions: the
  * acceptor in its log, the dialler in the reason for which the link is lost.
  */

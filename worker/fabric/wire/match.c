@@ -139,7 +139,7 @@ void muster_match_post_send(struct muster_match *match, struct muster_transfer *
     } else if (fits_eager_window(match, transfer)) {
         transfer->link_word = MUSTER_WORD_EAGER;
         match->eager_out_bytes += charge_of(transfer);
-        muster_transfer_list_append(&match->ready, transfer);
+        muster_transfer_list_insert(&match->ready, transfer);
         muster_link_mark(match->link);
     } else {
         muster_transfer_table_insert(&match->waiting, transfer);
@@ -293,6 +293,16 @@ void muster_match_finish(struct muster_match *match, struct muster_transfer_list
 
 /* Sending ------------------------------------------------------------------------------------ */
 
+static void set_payload(const struct muster_transfer *transfer, uint64_t offset,
+                        struct muster_outgoing *outgoing)
+{
+    bool in_ranges = transfer->ranges != NULL;
+    outgoing->data = in_ranges ? NULL : (unsigned char *)transfer->data + offset;
+    outgoing->ranges = transfer->ranges;
+    outgoing->ranges_at_bytes = transfer->ranges_at_bytes + offset;
+    outgoing->offset_bytes = offset;
+}
+
 static void segment_frame(struct muster_match *match, struct muster_transfer *transfer,
                           struct muster_outgoing *outgoing)
 {
@@ -301,7 +311,7 @@ static void segment_frame(struct muster_match *match, struct muster_transfer *tr
     uint32_t most = match->payload_max != 0 ? match->payload_max : MUSTER_FRAME_PAYLOAD_MAX;
     most = muster_link_segment_bytes(match->link, most, transfer->element_size_bytes);
     outgoing->size = (uint32_t)(left < most ? left : most);
-    outgoing->data = (unsigned char *)transfer->data + offset;
+    set_payload(transfer, offset, outgoing);
     outgoing->last = outgoing->size == left;
     transfer->link_word = offset + outgoing->size;
     struct muster_frame frame = {.kind = MUSTER_FRAME_SEGMENT,
@@ -317,7 +327,7 @@ static void eager_frame(struct muster_match *match, struct muster_transfer *tran
                         struct muster_outgoing *outgoing)
 {
     outgoing->size = (uint32_t)transfer->size_bytes;
-    outgoing->data = transfer->data;
+    set_payload(transfer, 0, outgoing);
     outgoing->last = true;
     outgoing->charge_bytes = (uint32_t)charge_of(transfer);
     struct muster_frame frame = {.kind = MUSTER_FRAME_EAGER,
@@ -328,11 +338,9 @@ static void eager_frame(struct muster_match *match, struct muster_transfer *tran
     encode(match, &frame, outgoing->header);
 }
 
-uint64_t muster_match_remaining(const struct muster_transfer *transfer, unsigned char **ret_data)
+uint64_t muster_match_taken(const struct muster_transfer *transfer)
 {
-    uint64_t offset = transfer->link_word & ~MUSTER_WORD_EAGER;
-    *ret_data = (unsigned char *)transfer->data + offset;
-    return transfer->size_bytes - offset;
+    return transfer->link_word & ~MUSTER_WORD_EAGER;
 }
 
 bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_outgoing)
@@ -350,8 +358,8 @@ bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_o
     } else {
         segment_frame(match, transfer, ret_outgoing);
     }
-    /* The other sends have their turn before this one's next segment. */
-    muster_transfer_list_append(ret_outgoing->last ? &match->draining : &match->ready, transfer);
+    /* The other sends of its priority have their turn before this one's next segment. */
+    muster_transfer_list_insert(ret_outgoing->last ? &match->draining : &match->ready, transfer);
     return true;
 }
 

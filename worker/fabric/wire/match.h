@@ -51,6 +51,7 @@
 
 #include "worker/base/cleanup.h"
 #include "worker/fabric/link.h"
+#include "worker/fabric/payload.h"
 #include "worker/fabric/wire/unexpected.h"
 
 enum { MUSTER_PIECE_BYTES = 128 * 1024 }; /* passed to consume at once; half of a usual L2 cache */
@@ -117,6 +118,10 @@ void muster_match_credit(struct muster_match *match, uint64_t bytes);
 struct muster_outgoing {
     unsigned char header[MUSTER_FRAME_SIZE];
     unsigned char *data; /* only read; borrowed from the transfer until sent or withdrawn */
+    /* Instead of data: the payload lies in ranges (struct muster_transfer). NULL: in data. */
+    const struct muster_range_list *ranges;
+    uint64_t ranges_at_bytes;
+    uint64_t offset_bytes; /* of the payload in the message */
     uint32_t size;
     uint32_t charge_bytes; /* of the eager window */
     struct muster_transfer *transfer;
@@ -124,8 +129,25 @@ struct muster_outgoing {
     int64_t started_ns; /* for the timeline */
 };
 
-/* The number of bytes of a ready send that no frame has taken, and where they begin. */
-uint64_t muster_match_remaining(const struct muster_transfer *transfer, unsigned char **ret_data);
+/* The payload from this byte on. */
+static inline struct muster_place muster_outgoing_place(const struct muster_outgoing *outgoing,
+                                                        uint64_t offset_bytes)
+{
+    return outgoing->ranges == NULL
+               ? (struct muster_place){.base = (char *)outgoing->data + offset_bytes}
+               : (struct muster_place){.ranges = outgoing->ranges,
+                                       .at_bytes = outgoing->ranges_at_bytes + offset_bytes};
+}
+
+/* Copies the payload. */
+static inline void muster_outgoing_copy(const struct muster_outgoing *outgoing, void *to)
+{
+    muster_place_copy((struct muster_place){.base = to}, muster_outgoing_place(outgoing, 0),
+                      outgoing->size);
+}
+
+/* How many bytes of a ready send frames have taken. The rest is still to be sent. */
+uint64_t muster_match_taken(const struct muster_transfer *transfer);
 /* Takes the next frame. False if there is none. */
 bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_outgoing);
 /* The whole frame has been sent. */
@@ -177,6 +199,9 @@ MUSTER_CHECKED muster_status muster_match_header(struct muster_match *match,
 
 /* Where the next bytes of the payload go, and how many at most. */
 unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *ret_size);
+/* The same in parts, at most so many, for a payload that goes into ranges; returns their number. */
+int muster_arrival_parts(struct muster_arrival *arrival, struct iovec *parts, int most,
+                         uint32_t *ret_size);
 /* `size` bytes have been written there. Releases the lock while they are consumed. */
 void muster_arrival_filled(struct muster_match *match, struct muster_arrival *arrival,
                            uint32_t size);

@@ -204,7 +204,7 @@ static muster_status handle_grant(struct muster_match *match, const struct muste
         return MUSTER_OK;
     }
     send->link_word = 0;
-    muster_transfer_list_append(&match->ready, send);
+    muster_transfer_list_insert(&match->ready, send);
     muster_link_mark(match->link);
     return MUSTER_OK;
 }

@@ -182,6 +182,88 @@ static void test_a_message_withdrawn_while_it_is_read_is_not_delivered(void **st
     rig_finish(&rig);
 }
 
+/* The sender changes its data while the receiver consumes a piece of it. */
+struct changed {
+    struct rig *rig;
+    char *data;
+    bool consumed, intact;
+};
+
+static void change_and_compare(struct muster_transfer *transfer, uint64_t offset_bytes,
+                               const void *data, size_t size_bytes)
+{
+    struct changed *changed = transfer->data;
+    if (changed->consumed) {
+        return;
+    }
+    changed->consumed = true;
+    muster_fabric_withdraw(changed->rig->fabrics[0], changed->rig->generation, 0, ROUNDS + 1);
+    memset(changed->data, 7, LARGE_BYTES);
+    changed->intact = offset_bytes == 0;
+    for (size_t i = 0; i < size_bytes; i++) {
+        changed->intact &= ((const char *)data)[i] == 5;
+    }
+}
+
+/* Sends the data until the receiver has mapped them. */
+static void warm_up(struct rig *rig, char *data)
+{
+    void *in = NULL;
+    assert_int_equal(muster_alloc(LARGE_BYTES, &in), MUSTER_OK);
+    for (uint64_t sequence = 1; sequence <= ROUNDS; sequence++) {
+        struct rig_counter counter = {.left = 2};
+        struct muster_transfer send = rig_send(rig, 1, sequence, data, LARGE_BYTES);
+        struct muster_transfer receive = rig_receive(rig, 0, sequence, in, LARGE_BYTES);
+        rig_post(rig, 0, &counter, &send);
+        rig_post(rig, 1, &counter, &receive);
+        int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
+        while (counter.left > 0 && muster_clock_ns() < deadline_ns) {
+            rig_progress(rig, 0, 1);
+            rig_progress(rig, 1, 1);
+        }
+        assert_int_equal(counter.left, 0);
+    }
+    assert_true(end_of(rig, 1)->mapping_count > 0);
+    muster_free(in);
+}
+
+/* Whether the first piece that is consumed is what was sent. */
+static bool survives_a_change(bool checked)
+{
+    struct rig rig;
+    struct changed changed = {.rig = &rig};
+    void *data = NULL;
+    rig_init(&rig, &memory, 2);
+    assert_int_equal(muster_alloc(LARGE_BYTES, &data), MUSTER_OK);
+    changed.data = memset(data, 5, LARGE_BYTES);
+    warm_up(&rig, changed.data);
+    struct rig_counter sent = {.left = 1};
+    struct rig_counter received = {.left = 1};
+    struct muster_transfer send = rig_send(&rig, 1, ROUNDS + 1, changed.data, LARGE_BYTES);
+    struct muster_transfer receive = rig_receive(&rig, 0, ROUNDS + 1, &changed, LARGE_BYTES);
+    receive.consume = change_and_compare;
+    receive.checked = checked;
+    rig_post(&rig, 0, &sent, &send);
+    rig_post(&rig, 1, &received, &receive);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_TIMEOUT_MS);
+    while (!changed.consumed && muster_clock_ns() < deadline_ns) {
+        rig_progress(&rig, 0, 1);
+        rig_progress(&rig, 1, 1);
+    }
+    assert_true(changed.consumed);
+    muster_fabric_withdraw(rig.fabrics[1], rig.generation, 0, ROUNDS + 1);
+    rig_finish(&rig);
+    muster_free(data);
+    return changed.intact;
+}
+
+static void test_a_checked_receive_consumes_no_data_that_may_change(void **state)
+{
+    (void)state;
+    assert_true(survives_a_change(true));
+    assert_false(survives_a_change(false));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_messages_are_read_out_of_allocated_memory),
         cmocka_unit_test(test_where_reading_is_forbidden_messages_go_through_the_ring),
         cmocka_unit_test(test_a_message_withdrawn_while_it_is_read_is_not_delivered),
+        cmocka_unit_test(test_a_checked_receive_consumes_no_data_that_may_change),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,10 +48,10 @@ static atomic_uint_fast64_t last_stamp;
 static atomic_uint stale;
 static size_t page;
 
-static void *add_region(void *device, const struct muster_gpu_memory *gpu, void *base,
+static void *add_region(void *device, const struct muster_device_memory *memory, void *base,
                         size_t size_bytes)
 {
-    (void)gpu;
+    (void)memory;
     struct region *region = calloc(1, sizeof *region);
     (void)device;
     region->begin = (uintptr_t)base;

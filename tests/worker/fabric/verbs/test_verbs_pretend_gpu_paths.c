@@ -3,7 +3,7 @@
 #include "tests/conformance/conformance.h"
 #include "tests/support/verbs_pretend.h"
 #include "worker/base/log.h"
-#include "worker/device/cuda/gpu.h"
+#include "worker/device/devices.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -46,8 +46,8 @@ static bool all_are_open(const struct rig *rig)
 
 /* The messages of a round: the first is withdrawn, the others arrive. */
 struct messages {
-    struct muster_gpu_memory memory[2]; /* of the withdrawn one, and of the others */
-    unsigned char *data[2];             /* where the transfers have it */
+    struct muster_device_memory memory[2]; /* of the withdrawn one, and of the others */
+    unsigned char *data[2];                /* where the transfers have it */
     struct rig_counter withdrawn, kept;
     struct muster_transfer transfers[2 + SMALL];
 };
@@ -69,7 +69,7 @@ static void post_all(struct rig *rig, uint32_t rank, uint64_t round, struct mess
         data += i < 2 ? 0 : LARGE_BYTES + (uint64_t)(i - 2) * PLACE_BYTES;
         *transfer = rank == 1 ? rig_send(rig, 0, sequence, data, size_of(i))
                               : rig_receive(rig, 1, sequence, data, size_of(i));
-        transfer->gpu = rank == 1 ? &messages->memory[i > 0] : NULL;
+        transfer->memory = rank == 1 ? &messages->memory[i > 0] : NULL;
         transfer->key.ordinal = i;
         rig_post(rig, rank, i > 0 ? &messages->kept : &messages->withdrawn, transfer);
     }
@@ -98,7 +98,7 @@ static void fill_all(const struct messages *messages, uint64_t round)
 static char *send_round(struct rig *rig, uint64_t round, unsigned *seed, struct messages *messages)
 {
     for (uint32_t i = 0; i < 2; i++) {
-        RIG_EXPECT(muster_gpu_find(messages->data[i], &messages->memory[i]));
+        RIG_EXPECT(muster_device_find(messages->data[i], &messages->memory[i]));
     }
     while (round % 4 == 0 && !all_are_open(rig)) {
         rig_progress(rig, 1, 1);

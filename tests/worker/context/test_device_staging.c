@@ -43,9 +43,9 @@ struct buffers {
 static void make_buffers(const struct sweep_memory *memory, uint32_t rank, struct buffers *buffers)
 {
     for (uint32_t i = 0; i < BUFFERS; i++) {
-        bool on_gpu = (rank + i) % 2 == 0;
-        buffers->in[i] = memory->allocate(COUNT * sizeof(float), on_gpu, false);
-        buffers->out[i] = memory->allocate(COUNT * sizeof(float), on_gpu, true);
+        bool on_device = (rank + i) % 2 == 0;
+        buffers->in[i] = memory->allocate(COUNT * sizeof(float), on_device, false);
+        buffers->out[i] = memory->allocate(COUNT * sizeof(float), on_device, true);
         buffers->inputs[i] = memory->for_library(buffers->in[i]);
         buffers->outputs[i] = memory->for_library(buffers->out[i]);
         for (uint32_t k = 0; k < COUNT; k++) {
@@ -143,10 +143,10 @@ static void a_broadcast_takes_buffers_of_gpu_and_host(void **state)
 
 static void expect_fatal(struct group_member *member, void *argument)
 {
-    float *on_gpu = gpu->allocate(COUNT * sizeof(float), 0);
+    float *on_device = gpu->allocate(COUNT * sizeof(float), 0);
     const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
-                                           .in = on_gpu,
-                                           .out = on_gpu,
+                                           .in = on_device,
+                                           .out = on_device,
                                            .count = COUNT,
                                            .prescale = 2,
                                            .deadline_ns = group_deadline()};
@@ -156,7 +156,7 @@ static void expect_fatal(struct group_member *member, void *argument)
         strstr(muster_last_error(), "CUDA_ERROR_ILLEGAL_ADDRESS") == NULL) {
         group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
     }
-    gpu->release(on_gpu);
+    gpu->release(on_device);
 }
 
 /* First the copy of the input fails, then that of the output. */

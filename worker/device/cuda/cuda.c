@@ -1,11 +1,24 @@
-/* Memory of a GPU: queries CUDA about addresses, and copies on a stream that it waits for. */
-#include "worker/device/cuda/gpu.h"
-
-#include "worker/device/cuda/gpu_library.h"
-
+/*
+ * Memory of a GPU (CUDA): queries CUDA about addresses, and copies on a stream that it waits for.
+ *
+ * Muster neither links nor loads libcuda. A process that has memory of a GPU has loaded it, at any
+ * time, so it is searched among the loaded libraries. Without it there is no memory of a GPU, and
+ * to find that out takes some tens of nanoseconds.
+ *
+ * Memory that CUDA manages (cudaMallocManaged), and memory of the host that CUDA has pinned, counts
+ * as memory of the host: the CPU may use it.
+ *
+ * No thread needs a CUDA context of its own.
+ */
 #include <stdatomic.h>
 
+#include "worker/base/status.h"
+#include "worker/device/cuda/cuda_library.h"
+#include "worker/device/device.h"
+
 enum { DEVICES_MAX = 64 };
+
+extern const struct muster_device muster_cuda_device;
 
 static const char *error_name(const struct muster_cuda *cuda, int error)
 {
@@ -47,23 +60,24 @@ static void *primary_context(const struct muster_cuda *cuda, uint64_t address)
     return context;
 }
 
-bool muster_gpu_may_be_there(void)
+static bool is_active(void)
 {
-    return muster_gpu_library() != NULL;
+    return muster_cuda_library() != NULL;
 }
 
 /* Only the first attributes decide whether it is memory of a GPU. The others may be missing: then
  * the range is empty, there is no id, and the context is the primary one. */
-bool muster_gpu_find(const void *data, struct muster_gpu_memory *ret_memory)
+static bool find(const void *data, struct muster_device_memory *ret_memory)
 {
-    const struct muster_cuda *cuda = muster_gpu_library();
+    const struct muster_cuda *cuda = muster_cuda_library();
     uint64_t address = (uintptr_t)data;
     uint64_t start = 0;
     size_t size = 0;
     if (cuda == NULL || data == NULL || !is_of_gpu(cuda, address)) {
         return false;
     }
-    struct muster_gpu_memory memory = {.begin = address, .end = address};
+    struct muster_device_memory memory = {
+        .device = &muster_cuda_device, .begin = address, .end = address};
     if (cuda->pointer_get_attribute(&start, MUSTER_CUDA_RANGE_START, address) == 0 &&
         cuda->pointer_get_attribute(&size, MUSTER_CUDA_RANGE_SIZE, address) == 0) {
         memory.begin = start;
@@ -84,20 +98,21 @@ bool muster_gpu_find(const void *data, struct muster_gpu_memory *ret_memory)
 
 /* The per-thread stream is a blocking one, so the work on the default stream comes first.
  * cuMemcpy() may return before the data has reached the device; waiting for a stream does not. */
-static int copy(const struct muster_cuda *cuda, uint64_t to, uint64_t from, size_t size_bytes)
+static int copy_and_wait(const struct muster_cuda *cuda, uint64_t to, uint64_t from,
+                         size_t size_bytes)
 {
     int error = cuda->memcpy_async(to, from, size_bytes, MUSTER_CUDA_PER_THREAD);
     return error != 0 ? error : cuda->stream_synchronize(MUSTER_CUDA_PER_THREAD);
 }
 
-muster_status muster_gpu_copy(const struct muster_gpu_memory *memory, void *to, const void *from,
-                              size_t size_bytes)
+static muster_status copy(const struct muster_device_memory *memory, void *to, const void *from,
+                          size_t size_bytes)
 {
-    const struct muster_cuda *cuda = muster_gpu_library();
+    const struct muster_cuda *cuda = muster_cuda_library();
     void *unused = NULL;
     int error = size_bytes == 0 ? 0 : cuda->ctx_push_current(memory->context);
     if (error == 0 && size_bytes > 0) {
-        error = copy(cuda, (uintptr_t)to, (uintptr_t)from, size_bytes);
+        error = copy_and_wait(cuda, (uintptr_t)to, (uintptr_t)from, size_bytes);
         (void)cuda->ctx_pop_current(&unused);
     }
     return error == 0 ? MUSTER_OK
@@ -105,9 +120,10 @@ muster_status muster_gpu_copy(const struct muster_gpu_memory *memory, void *to, 
                                          error_name(cuda, error));
 }
 
-muster_status muster_gpu_wait(const struct muster_gpu_memory *memory)
+/* Waits for the default stream of the memory's context. */
+static muster_status wait_for_work(const struct muster_device_memory *memory)
 {
-    const struct muster_cuda *cuda = muster_gpu_library();
+    const struct muster_cuda *cuda = muster_cuda_library();
     void *unused = NULL;
     int error = cuda->ctx_push_current(memory->context);
     if (error == 0) {
@@ -119,10 +135,10 @@ muster_status muster_gpu_wait(const struct muster_gpu_memory *memory)
                : muster_error_set(MUSTER_FATAL, "waiting for a GPU: %s", error_name(cuda, error));
 }
 
-muster_status muster_gpu_export(const struct muster_gpu_memory *memory, const void *base,
-                                size_t size_bytes, int *ret_fd)
+static muster_status export_pages(const struct muster_device_memory *memory, const void *base,
+                                  size_t size_bytes, int *ret_fd)
 {
-    const struct muster_cuda *cuda = muster_gpu_library();
+    const struct muster_cuda *cuda = muster_cuda_library();
     void *unused = NULL;
     int fd = -1;
     if (cuda->mem_get_handle_for_address_range == NULL) {
@@ -143,3 +159,17 @@ muster_status muster_gpu_export(const struct muster_gpu_memory *memory, const vo
     *ret_fd = fd;
     return MUSTER_OK;
 }
+
+const struct muster_device muster_cuda_device = {
+    .name = "cuda",
+    .is_active = is_active,
+    .find = find,
+    .copy = copy,
+    .combine = muster_device_combine_on_host,
+    .finish = muster_device_finish_on_host,
+    .wait = wait_for_work,
+    .export_pages = export_pages,
+    .rdma_advice =
+        "Load nvidia-peermem (modprobe nvidia-peermem), or use Linux 5.12 or newer and "
+        "an NVIDIA driver from 515 on with open kernel modules",
+};

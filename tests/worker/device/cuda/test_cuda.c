@@ -1,6 +1,6 @@
 /* Memory of a GPU is found and copied, and no other memory counts as such. */
 #include "tests/support/gpu_pretend.h"
-#include "worker/device/cuda/gpu.h"
+#include "worker/device/devices.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -25,9 +25,9 @@ struct first_call {
 static void *find_first(void *user)
 {
     struct first_call *call = user;
-    struct muster_gpu_memory memory;
+    struct muster_device_memory memory;
     (void)pthread_barrier_wait(&call->barrier);
-    return muster_gpu_find(call->of_gpu, &memory) ? call : NULL;
+    return muster_device_find(call->of_gpu, &memory) ? call : NULL;
 }
 
 /* A process of its own each time, since libcuda is searched for once only. */
@@ -65,43 +65,43 @@ static void test_threads_that_find_the_first_memory_at_once_all_find_it(void **s
 static void test_memory_is_found_only_after_libcuda_is_loaded(void **state)
 {
     (void)state;
-    struct muster_gpu_memory memory;
+    struct muster_device_memory memory;
     int local = 0;
-    assert_false(muster_gpu_find(&local, &memory));
-    assert_false(muster_gpu_find(&local, &memory));
+    assert_false(muster_device_find(&local, &memory));
+    assert_false(muster_device_find(&local, &memory));
     gpu = gpu_pretend_load(false);
     char *of_gpu = gpu->allocate(SIZE, 0);
-    assert_true(muster_gpu_find(of_gpu, &memory));
-    assert_false(muster_gpu_find(&local, &memory));
-    assert_false(muster_gpu_find(NULL, &memory));
+    assert_true(muster_device_find(of_gpu, &memory));
+    assert_false(muster_device_find(&local, &memory));
+    assert_false(muster_device_find(NULL, &memory));
     gpu->release(of_gpu);
 }
 
 static void test_an_allocation_is_found_by_any_address_in_it(void **state)
 {
     (void)state;
-    struct muster_gpu_memory memory;
+    struct muster_device_memory memory;
     char *of_gpu = gpu->allocate(SIZE, 0);
-    assert_true(muster_gpu_find(of_gpu + SIZE - 1, &memory));
+    assert_true(muster_device_find(of_gpu + SIZE - 1, &memory));
     assert_int_equal(memory.begin, (uintptr_t)of_gpu);
     assert_int_equal(memory.end, (uintptr_t)of_gpu + SIZE);
     assert_int_not_equal(memory.id, 0);
     uint64_t before = memory.id;
     gpu->replace(of_gpu);
-    assert_true(muster_gpu_find(of_gpu, &memory));
+    assert_true(muster_device_find(of_gpu, &memory));
     assert_int_not_equal(memory.id, before);
     gpu->release(of_gpu);
-    assert_false(muster_gpu_find(of_gpu, &memory));
+    assert_false(muster_device_find(of_gpu, &memory));
 }
 
 static void test_memory_that_the_cpu_may_touch_is_memory_of_the_host(void **state)
 {
     (void)state;
-    struct muster_gpu_memory memory;
+    struct muster_device_memory memory;
     void *managed = gpu->allocate(SIZE, GPU_PRETEND_MANAGED);
     void *pinned = gpu->allocate(SIZE, GPU_PRETEND_HOST);
-    assert_false(muster_gpu_find(managed, &memory));
-    assert_false(muster_gpu_find(pinned, &memory));
+    assert_false(muster_device_find(managed, &memory));
+    assert_false(muster_device_find(pinned, &memory));
     gpu->release(managed);
     gpu->release(pinned);
 }
@@ -121,13 +121,13 @@ static void *copy_to_gpu_and_back(void *user)
     unsigned char *of_gpu = user;
     unsigned char here[COPY];
     unsigned char back[COPY] = {0};
-    struct muster_gpu_memory memory;
+    struct muster_device_memory memory;
     fill(here, COPY, 1);
-    if (!muster_gpu_find(of_gpu, &memory) ||
-        muster_gpu_copy(&memory, of_gpu + AT, here, COPY) != MUSTER_OK ||
-        muster_gpu_copy(&memory, of_gpu, of_gpu + AT, AT) != MUSTER_OK ||
-        muster_gpu_copy(&memory, back, of_gpu + AT, COPY) != MUSTER_OK ||
-        muster_gpu_copy(&memory, NULL, NULL, 0) != MUSTER_OK) {
+    if (!muster_device_find(of_gpu, &memory) ||
+        memory.device->copy(&memory, of_gpu + AT, here, COPY) != MUSTER_OK ||
+        memory.device->copy(&memory, of_gpu, of_gpu + AT, AT) != MUSTER_OK ||
+        memory.device->copy(&memory, back, of_gpu + AT, COPY) != MUSTER_OK ||
+        memory.device->copy(&memory, NULL, NULL, 0) != MUSTER_OK) {
         return failed;
     }
     return memcmp(here, back, COPY) == 0 && memcmp(gpu->alias(of_gpu), here, AT) == 0 ? NULL
@@ -153,16 +153,16 @@ static void test_any_thread_copies_to_the_gpu_within_it_and_back(void **state)
 static void test_a_copy_that_fails_has_the_name_of_the_error(void **state)
 {
     (void)state;
-    struct muster_gpu_memory memory;
+    struct muster_device_memory memory;
     char byte = 0;
     char *of_gpu = gpu->allocate(SIZE, 0);
-    assert_true(muster_gpu_find(of_gpu, &memory));
+    assert_true(muster_device_find(of_gpu, &memory));
     gpu->fail_after(GPU_PRETEND_COPY, 0);
-    assert_int_equal(muster_gpu_copy(&memory, of_gpu, &byte, 1), MUSTER_FATAL);
+    assert_int_equal(memory.device->copy(&memory, of_gpu, &byte, 1), MUSTER_FATAL);
     assert_non_null(strstr(muster_last_error(), "CUDA_ERROR_ILLEGAL_ADDRESS"));
     gpu->fail_after(GPU_PRETEND_COPY, UINT32_MAX);
     memory.context = NULL;
-    assert_int_equal(muster_gpu_copy(&memory, of_gpu, &byte, 1), MUSTER_FATAL);
+    assert_int_equal(memory.device->copy(&memory, of_gpu, &byte, 1), MUSTER_FATAL);
     assert_non_null(strstr(muster_last_error(), "CUDA_ERROR_INVALID_CONTEXT"));
     gpu->release(of_gpu);
 }
@@ -170,18 +170,18 @@ static void test_a_copy_that_fails_has_the_name_of_the_error(void **state)
 static void test_pages_are_exported_or_the_text_says_why_not(void **state)
 {
     (void)state;
-    struct muster_gpu_memory memory;
+    struct muster_device_memory memory;
     int fd = -1;
     char *of_gpu = gpu->allocate(SIZE, 0);
-    assert_true(muster_gpu_find(of_gpu, &memory));
+    assert_true(muster_device_find(of_gpu, &memory));
     strcpy((char *)gpu->alias(of_gpu) + 4096, "here");
-    assert_int_equal(muster_gpu_export(&memory, of_gpu + 4096, 4096, &fd), MUSTER_OK);
+    assert_int_equal(memory.device->export_pages(&memory, of_gpu + 4096, 4096, &fd), MUSTER_OK);
     char found[5] = "";
     assert_int_equal(read(fd, found, sizeof found), sizeof found);
     assert_string_equal(found, "here");
     assert_int_equal(close(fd), 0);
     gpu->fail_after(GPU_PRETEND_EXPORT, 0);
-    assert_int_equal(muster_gpu_export(&memory, of_gpu, 4096, &fd), MUSTER_INVALID);
+    assert_int_equal(memory.device->export_pages(&memory, of_gpu, 4096, &fd), MUSTER_INVALID);
     assert_non_null(strstr(muster_last_error(), "CUDA_ERROR_NOT_SUPPORTED"));
     gpu->fail_after(GPU_PRETEND_EXPORT, UINT32_MAX);
     gpu->release(of_gpu);

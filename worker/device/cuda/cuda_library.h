@@ -2,10 +2,10 @@
  * The functions of libcuda that are used, if the process has loaded it. Their types are written out
  * here, so that no header of CUDA is needed.
  *
- * Private to gpu.c.
+ * Private to cuda.c.
  */
-#ifndef MUSTER_WORKER_DEVICE_CUDA_GPU_LIBRARY_H
-#define MUSTER_WORKER_DEVICE_CUDA_GPU_LIBRARY_H
+#ifndef MUSTER_WORKER_DEVICE_CUDA_CUDA_LIBRARY_H
+#define MUSTER_WORKER_DEVICE_CUDA_CUDA_LIBRARY_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -43,6 +43,6 @@ struct muster_cuda {
 };
 
 /* NULL: libcuda is not loaded, or too old. Any thread. */
-const struct muster_cuda *muster_gpu_library(void);
+const struct muster_cuda *muster_cuda_library(void);
 
 #endif

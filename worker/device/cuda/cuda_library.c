@@ -1,5 +1,5 @@
 /* Finds libcuda among the libraries that the process has loaded, and its functions. */
-#include "worker/device/cuda/gpu_library.h"
+#include "worker/device/cuda/cuda_library.h"
 
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
@@ -66,7 +66,7 @@ static const struct muster_cuda *search(unsigned long long load_count)
     return atomic_load(&library.found);
 }
 
-const struct muster_cuda *muster_gpu_library(void)
+const struct muster_cuda *muster_cuda_library(void)
 {
     const struct muster_cuda *found = atomic_load_explicit(&library.found, memory_order_acquire);
     if (found != NULL) {

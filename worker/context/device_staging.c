@@ -1,16 +1,15 @@
-/* Calls on memory of a GPU: finds it, and copies between it and memory of the host. */
-#include "worker/context/gpu_staging.h"
+/* Calls on memory of a device: finds it, and copies between it and memory of the host. */
+#include "worker/context/device_staging.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "collectives/reduce/reduce.h"
+#include "worker/base/status.h"
+#include "worker/device/devices.h"
 #include "worker/trace/timeline.h"
 
-enum {
-    ALIGNMENT = 64, /* a cache line */
-    BLOCK_BYTES = 256 * 1024,
-};
+enum { ALIGNMENT = 64 }; /* a cache line */
 
 static uint32_t buffers_of(const struct muster_request *request)
 {
@@ -35,12 +34,12 @@ static const void *buffer_of(const struct muster_request *request, uint32_t inde
     return index < count ? input_of(request, index) : output_of(request, index - count);
 }
 
-bool muster_request_is_of_gpu(const struct muster_request *request)
+bool muster_request_is_on_device(const struct muster_request *request)
 {
-    struct muster_gpu_memory memory;
-    uint32_t count = muster_gpu_may_be_there() ? 2 * buffers_of(request) : 0;
+    struct muster_device_memory memory;
+    uint32_t count = muster_devices_active() ? 2 * buffers_of(request) : 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (muster_gpu_find(buffer_of(request, i), &memory)) {
+        if (muster_device_find(buffer_of(request, i), &memory)) {
             return true;
         }
     }
@@ -54,7 +53,7 @@ static muster_status reserve(struct muster_staging *staging, uint64_t size_bytes
         return MUSTER_OK;
     }
     if (posix_memalign(&memory, ALIGNMENT, size_bytes) != 0) {
-        return muster_error_set(MUSTER_FATAL, "no memory to stage %llu bytes of a GPU's memory",
+        return muster_error_set(MUSTER_FATAL, "no memory to stage %llu bytes of a device's memory",
                                 (unsigned long long)size_bytes);
     }
     free(staging->memory);
@@ -64,49 +63,35 @@ static muster_status reserve(struct muster_staging *staging, uint64_t size_bytes
 
 /* Direct -------------------------------------------------------------------------------------- */
 
-/* The output may be memory of another GPU than the input, or of none. */
-static muster_status begin_direct(struct muster_gpu_call *call)
+/* The output may be memory of another device than the input, or of none. */
+static muster_status begin_direct(struct muster_device_call *call)
 {
     const struct muster_request *request = call->original;
-    struct muster_gpu_pair *pair = &call->pairs[0];
+    struct muster_device_pair *pair = &call->pairs[0];
     const void *in = request->collective == MUSTER_BROADCAST ? request->out : request->in;
-    pair->in_on_gpu = muster_gpu_find(in, &pair->in_memory);
-    pair->out_on_gpu = muster_gpu_find(request->out, &pair->out_memory);
-    bool same_gpu = pair->in_on_gpu && pair->in_memory.context == pair->out_memory.context;
-    if (pair->in_on_gpu) {
-        TRY(muster_gpu_wait(&pair->in_memory));
+    pair->in_on_device = muster_device_find(in, &pair->in_memory);
+    pair->out_on_device = muster_device_find(request->out, &pair->out_memory);
+    bool same = pair->in_on_device && pair->in_memory.device == pair->out_memory.device &&
+                pair->in_memory.context == pair->out_memory.context;
+    if (pair->in_on_device) {
+        TRY(pair->in_memory.device->wait(&pair->in_memory));
     }
-    if (pair->out_on_gpu && !same_gpu) {
-        TRY(muster_gpu_wait(&pair->out_memory));
+    if (pair->out_on_device && !same) {
+        TRY(pair->out_memory.device->wait(&pair->out_memory));
     }
     call->request = *request;
     return MUSTER_OK;
 }
 
-static muster_status finish_block(const struct muster_launch *launch, char *at, char *here,
-                                  uint64_t size_bytes)
+muster_status muster_device_call_finish(const struct muster_launch *launch)
 {
-    uint64_t count = size_bytes / muster_type_size_bytes(launch->reduction.type);
-    TRY(muster_gpu_copy(launch->out_gpu, here, at, size_bytes));
-    muster_reduction_finish(&launch->reduction, here, count, launch->contributions);
-    return muster_gpu_copy(launch->out_gpu, at, here, size_bytes);
-}
-
-muster_status muster_gpu_call_finish(const struct muster_launch *launch,
-                                     struct muster_staging *staging)
-{
-    uint64_t size_bytes = launch->sizes.out_bytes;
-    if (!muster_collective_reduces(launch->shape.collective) || size_bytes == 0 ||
+    const struct muster_device_memory *memory = launch->out_memory;
+    if (!muster_collective_reduces(launch->shape.collective) || launch->sizes.out_count == 0 ||
         !muster_reduction_has_finish(&launch->reduction, launch->contributions)) {
         return MUSTER_OK;
     }
-    TRY(reserve(staging, BLOCK_BYTES));
-    for (uint64_t done = 0; done < size_bytes; done += BLOCK_BYTES) {
-        uint64_t left = size_bytes - done;
-        TRY(finish_block(launch, (char *)launch->out + done, staging->memory,
-                         left < BLOCK_BYTES ? left : BLOCK_BYTES));
-    }
-    return MUSTER_OK;
+    return memory->device->finish(memory, &launch->reduction, launch->out, launch->sizes.out_count,
+                                  launch->contributions);
 }
 
 /* Laying out ---------------------------------------------------------------------------------- */
@@ -118,17 +103,17 @@ static uint64_t aligned(uint64_t size_bytes)
 
 /* Places the pair in the staging memory from `offset` on, and returns where it ends. Buffers that
  * overlap do so in the same way there. */
-static uint64_t lay_out(struct muster_gpu_call *call, uint32_t index, uint64_t offset)
+static uint64_t lay_out(struct muster_device_call *call, uint32_t index, uint64_t offset)
 {
-    struct muster_gpu_pair *pair = &call->pairs[index];
+    struct muster_device_pair *pair = &call->pairs[index];
     const void *input = input_of(call->original, index);
     const void *output = output_of(call->original, index);
     uintptr_t in = (uintptr_t)input;
     uintptr_t out = (uintptr_t)output;
-    pair->in_on_gpu = call->in_bytes > 0 && muster_gpu_find(input, &pair->in_memory);
-    pair->out_on_gpu = call->out_bytes > 0 && muster_gpu_find(output, &pair->out_memory);
+    pair->in_on_device = call->in_bytes > 0 && muster_device_find(input, &pair->in_memory);
+    pair->out_on_device = call->out_bytes > 0 && muster_device_find(output, &pair->out_memory);
     pair->in_offset = pair->out_offset = offset;
-    if (pair->in_on_gpu && pair->out_on_gpu &&
+    if (pair->in_on_device && pair->out_on_device &&
         muster_buffers_overlap(input, call->in_bytes, output, call->out_bytes)) {
         uintptr_t first = in < out ? in : out;
         uint64_t in_end = in + call->in_bytes - first;
@@ -137,17 +122,17 @@ static uint64_t lay_out(struct muster_gpu_call *call, uint32_t index, uint64_t o
         pair->out_offset += out - first;
         return offset + aligned(in_end > out_end ? in_end : out_end);
     }
-    pair->out_offset += pair->in_on_gpu ? aligned(call->in_bytes) : 0;
-    return pair->out_offset + (pair->out_on_gpu ? aligned(call->out_bytes) : 0);
+    pair->out_offset += pair->in_on_device ? aligned(call->in_bytes) : 0;
+    return pair->out_offset + (pair->out_on_device ? aligned(call->out_bytes) : 0);
 }
 
-static void make_request(struct muster_gpu_call *call, char *memory)
+static void make_request(struct muster_device_call *call, char *memory)
 {
     const struct muster_request *original = call->original;
     for (uint32_t i = 0; i < call->count; i++) {
-        const struct muster_gpu_pair *pair = &call->pairs[i];
-        call->inputs[i] = pair->in_on_gpu ? memory + pair->in_offset : input_of(original, i);
-        call->outputs[i] = pair->out_on_gpu ? memory + pair->out_offset : output_of(original, i);
+        const struct muster_device_pair *pair = &call->pairs[i];
+        call->inputs[i] = pair->in_on_device ? memory + pair->in_offset : input_of(original, i);
+        call->outputs[i] = pair->out_on_device ? memory + pair->out_offset : output_of(original, i);
     }
     call->request = *original;
     call->request.in = call->inputs[0];
@@ -160,19 +145,19 @@ static void make_request(struct muster_gpu_call *call, char *memory)
 
 /* Copying ------------------------------------------------------------------------------------- */
 
-static muster_status copy(const struct muster_gpu_call *call,
-                          const struct muster_gpu_memory *memory, void *to, const void *from,
+static muster_status copy(const struct muster_device_call *call,
+                          const struct muster_device_memory *memory, void *to, const void *from,
                           uint64_t size_bytes)
 {
     int64_t started_ns = muster_timeline_clock(call->timeline);
-    TRY(muster_gpu_copy(memory, to, from, size_bytes));
-    muster_timeline_add_local(call->timeline, MUSTER_TIMELINE_GPU_COPY, started_ns, size_bytes,
+    TRY(memory->device->copy(memory, to, from, size_bytes));
+    muster_timeline_add_local(call->timeline, MUSTER_TIMELINE_DEVICE_COPY, started_ns, size_bytes,
                               (struct muster_timeline_operation){.sequence = 0});
     return MUSTER_OK;
 }
 
 /* A broadcast reads and writes its output buffer. */
-static muster_status begin_staged(struct muster_gpu_call *call, struct muster_staging *staging)
+static muster_status begin_staged(struct muster_device_call *call, struct muster_staging *staging)
 {
     uint64_t end = 0;
     for (uint32_t i = 0; i < call->count; i++) {
@@ -181,12 +166,12 @@ static muster_status begin_staged(struct muster_gpu_call *call, struct muster_st
     TRY(reserve(staging, end));
     make_request(call, staging->memory);
     for (uint32_t i = 0; i < call->count; i++) {
-        const struct muster_gpu_pair *pair = &call->pairs[i];
-        if (pair->in_on_gpu) {
+        const struct muster_device_pair *pair = &call->pairs[i];
+        if (pair->in_on_device) {
             TRY(copy(call, &pair->in_memory, (void *)call->inputs[i], input_of(call->original, i),
                      call->in_bytes));
         }
-        if (pair->out_on_gpu && call->output_is_input) {
+        if (pair->out_on_device && call->output_is_input) {
             TRY(copy(call, &pair->out_memory, call->outputs[i], output_of(call->original, i),
                      call->out_bytes));
         }
@@ -194,9 +179,10 @@ static muster_status begin_staged(struct muster_gpu_call *call, struct muster_st
     return MUSTER_OK;
 }
 
-muster_status muster_gpu_call_begin(struct muster_gpu_call *call, struct muster_staging *staging,
-                                    const struct muster_request *request,
-                                    const struct muster_launch *launch)
+muster_status muster_device_call_begin(struct muster_device_call *call,
+                                       struct muster_staging *staging,
+                                       const struct muster_request *request,
+                                       const struct muster_launch *launch)
 {
     const struct muster_shape *shape = &launch->shape;
     bool broadcasts = shape->collective == MUSTER_BROADCAST;
@@ -208,11 +194,11 @@ muster_status muster_gpu_call_begin(struct muster_gpu_call *call, struct muster_
     return call->direct ? begin_direct(call) : begin_staged(call, staging);
 }
 
-muster_status muster_gpu_call_end(const struct muster_gpu_call *call)
+muster_status muster_device_call_end(const struct muster_device_call *call)
 {
     for (uint32_t i = 0; i < call->count && !call->direct; i++) {
-        const struct muster_gpu_pair *pair = &call->pairs[i];
-        if (pair->out_on_gpu) {
+        const struct muster_device_pair *pair = &call->pairs[i];
+        if (pair->out_on_device) {
             TRY(copy(call, &pair->out_memory, output_of(call->original, i), call->outputs[i],
                      call->out_bytes));
         }

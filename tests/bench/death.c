@@ -1,0 +1,176 @@
+/* The time from kill -9 of one member to the error of the last survivor, in milliseconds.
+ *
+ *     build/release/tests/death 8                                           without a service
+ *     MUSTER_RENDEZVOUS=http://127.0.0.1:7070 build/release/tests/death 8   by musterd
+ *
+ * The members are processes that call small ring allreduces in a row; each has links to two
+ * neighbours then. Prints the median, least and most of the rounds. The arguments: how many
+ * members, how many rounds, and how long each computes between two calls (ms). */
+#include "worker/muster.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MEMBERS_MAX = 64, ROUNDS_MAX = 1001, BLOB_MAX = 4096, RUN_MS = 150 };
+
+/* In memory that all processes share. */
+struct round {
+    pthread_barrier_t barrier;
+    unsigned char blobs[MEMBERS_MAX][BLOB_MAX];
+    double failed_ms[MEMBERS_MAX];
+    volatile int opened[MEMBERS_MAX];
+};
+
+struct member {
+    struct round *round;
+    unsigned rank, size, compute_ms;
+    char job[64];
+};
+
+static double now_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+static void pause_ms(unsigned ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    (void)nanosleep(&pause, NULL);
+}
+
+static int exchange(const void *mine, void *all, size_t size_bytes, void *user_data)
+{
+    const struct member *member = user_data;
+    if (size_bytes > BLOB_MAX) {
+        return 1;
+    }
+    memcpy(member->round->blobs[member->rank], mine, size_bytes);
+    (void)pthread_barrier_wait(&member->round->barrier);
+    for (unsigned i = 0; i < member->size; i++) {
+        memcpy((char *)all + i * size_bytes, member->round->blobs[i], size_bytes);
+    }
+    return 0;
+}
+
+static muster_status open_session(struct member *member, muster_session **ret_session)
+{
+    muster_options options;
+    muster_options_init(&options);
+    options.algorithm = "ring";
+    options.shared_memory = 0;
+    options.measure = 0;
+    if (options.rendezvous == NULL) {
+        return muster_open_with(&options, member->rank, member->size, exchange, member,
+                                ret_session);
+    }
+    options.job = member->job;
+    options.min_size = member->size;
+    options.target_size = member->size;
+    return muster_open(&options, ret_session);
+}
+
+static void be_member(struct member *member)
+{
+    muster_session *session = NULL;
+    float data[64] = {0};
+    muster_status status = open_session(member, &session);
+    if (status != MUSTER_OK) {
+        (void)fprintf(stderr, "death: %s\n", muster_last_error());
+        _exit(1);
+    }
+    member->round->opened[member->rank] = 1;
+    while (status == MUSTER_OK) {
+        status = muster_allreduce(session, MUSTER_GLOBAL, data, data, 64, MUSTER_FLOAT32,
+                                  MUSTER_MAX, NULL);
+        if (status == MUSTER_OK && member->compute_ms > 0) {
+            pause_ms(member->compute_ms);
+        }
+    }
+    member->round->failed_ms[member->rank] = now_ms();
+    _exit(0);
+}
+
+/* Returns how long the last survivor took. */
+static double run_round(unsigned size, unsigned compute_ms, unsigned number)
+{
+    struct round *round =
+        mmap(NULL, sizeof *round, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (round == MAP_FAILED) {
+        perror("death");
+        exit(EXIT_FAILURE);
+    }
+    pid_t pids[MEMBERS_MAX];
+    pthread_barrierattr_t shared;
+    (void)pthread_barrierattr_init(&shared);
+    (void)pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    (void)pthread_barrier_init(&round->barrier, &shared, size);
+    for (unsigned rank = 0; rank < size; rank++) {
+        struct member member = {
+            .round = round, .rank = rank, .size = size, .compute_ms = compute_ms};
+        (void)snprintf(member.job, sizeof member.job, "death-%d-%u", (int)getpid(), number);
+        pids[rank] = fork();
+        if (pids[rank] == 0) {
+            be_member(&member);
+        }
+    }
+    for (unsigned rank = 0; rank < size; rank++) {
+        while (!round->opened[rank]) {
+            pause_ms(1);
+        }
+    }
+    pause_ms(RUN_MS + number % 7);
+    double killed_ms = now_ms();
+    (void)kill(pids[size / 2], SIGKILL);
+    double last_ms = 0;
+    for (unsigned rank = 0; rank < size; rank++) {
+        (void)waitpid(pids[rank], NULL, 0);
+        double took_ms = round->failed_ms[rank] - killed_ms;
+        last_ms = rank != size / 2 && took_ms > last_ms ? took_ms : last_ms;
+    }
+    (void)munmap(round, sizeof *round);
+    return last_ms;
+}
+
+static int compare(const void *left, const void *right)
+{
+    double a = *(const double *)left;
+    double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static unsigned argument(int argc, char **argv, int index, unsigned otherwise, unsigned most)
+{
+    unsigned long value = index < argc ? strtoul(argv[index], NULL, 10) : otherwise;
+    return value <= most ? (unsigned)value : most;
+}
+
+int main(int argc, char **argv)
+{
+    static double took_ms[ROUNDS_MAX];
+    unsigned size = argument(argc, argv, 1, 4, MEMBERS_MAX);
+    unsigned rounds = argument(argc, argv, 2, 11, ROUNDS_MAX);
+    unsigned compute_ms = argument(argc, argv, 3, 0, 1000);
+    if (size < 3 || rounds == 0) {
+        (void)fprintf(stderr, "usage: death [MEMBERS [ROUNDS [COMPUTE_MS]]], 3 members or more\n");
+        return 2;
+    }
+    for (unsigned i = 0; i < rounds; i++) {
+        took_ms[i] = run_round(size, compute_ms, i);
+    }
+    qsort(took_ms, rounds, sizeof *took_ms, compare);
+    printf(
+        "%u members, %u rounds, computing %u ms: last error %.2f ms after the kill "
+        "(%.2f to %.2f)\n",
+        size, rounds, compute_ms, took_ms[rounds / 2], took_ms[0], took_ms[rounds - 1]);
+    return 0;
+}

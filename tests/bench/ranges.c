@@ -1,0 +1,153 @@
+/* An allreduce of the tensors of a model as ranges, beside the same in one buffer. Run by each
+ * worker of a job:
+ *
+ *     MUSTER_SHARED_MEMORY=0 muster run -n 4 -- build/release/tests/ranges \
+ *         tests/bench/resnet50_elements.txt
+ *
+ * The file has the float32 elements of each tensor, one a line; each tensor is an allocation of its
+ * own. Out of place if a second argument is "out". Rank 0 prints the medians of the rounds, which
+ * take turns. */
+#include "worker/muster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ROUNDS = 31, WARM_UP = 12, TENSORS_MAX = 1024 };
+
+static double clock_us(clockid_t clock)
+{
+    struct timespec now;
+    (void)clock_gettime(clock, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static int compare(const void *left, const void *right)
+{
+    double a = *(const double *)left;
+    double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static double median(double *values)
+{
+    qsort(values, ROUNDS, sizeof *values, compare);
+    return values[ROUNDS / 2];
+}
+
+static void must(muster_status status)
+{
+    if (status != MUSTER_OK) {
+        (void)fprintf(stderr, "ranges: %s\n", muster_last_error());
+        exit(EXIT_FAILURE);
+    }
+}
+
+static float *allocate(size_t count)
+{
+    float *memory = malloc((count + 1) * sizeof *memory);
+    if (memory == NULL) {
+        exit(EXIT_FAILURE);
+    }
+    memset(memory, 0, count * sizeof *memory);
+    return memory;
+}
+
+/* Two lists of the same tensors; their number. */
+static size_t read_tensors(const char *path, muster_range *ins, muster_range *outs)
+{
+    FILE *file = fopen(path, "re");
+    char line[32];
+    size_t count = 0;
+    while (file != NULL && count < TENSORS_MAX && fgets(line, sizeof line, file) != NULL) {
+        ins[count].count = strtoul(line, NULL, 10);
+        outs[count].count = ins[count].count;
+        ins[count].address = allocate(ins[count].count);
+        outs[count].address = allocate(ins[count].count);
+        count++;
+    }
+    if (file == NULL || count == 0) {
+        (void)fprintf(stderr, "ranges: %s: no counts\n", path);
+        exit(EXIT_FAILURE);
+    }
+    (void)fclose(file);
+    return count;
+}
+
+/* The medians of one way to call, of rank 0. */
+struct times {
+    double wall_us[ROUNDS], cpu_us[ROUNDS];
+};
+
+struct job {
+    muster_session *session;
+    muster_range *ins, *outs;
+    size_t tensors, elements;
+    float *in, *out; /* of as many elements */
+};
+
+static void run_flat(const struct job *job)
+{
+    must(muster_allreduce(job->session, MUSTER_GLOBAL, job->in, job->out, job->elements,
+                          MUSTER_FLOAT32, MUSTER_SUM, NULL));
+}
+
+static void run_ranges(const struct job *job)
+{
+    must(muster_allreduce_ranges(job->session, MUSTER_GLOBAL, job->ins, job->outs, job->tensors,
+                                 MUSTER_FLOAT32, MUSTER_SUM, NULL));
+}
+
+static void measure(const struct job *job, void (*run)(const struct job *job), int round,
+                    struct times *times)
+{
+    must(muster_barrier(job->session, MUSTER_GLOBAL, NULL));
+    double start_us = clock_us(CLOCK_MONOTONIC);
+    double start_cpu_us = clock_us(CLOCK_PROCESS_CPUTIME_ID);
+    run(job);
+    if (round >= 0) {
+        times->wall_us[round] = clock_us(CLOCK_MONOTONIC) - start_us;
+        times->cpu_us[round] = clock_us(CLOCK_PROCESS_CPUTIME_ID) - start_cpu_us;
+    }
+}
+
+static void print(const struct job *job, struct times *flat, struct times *ranges)
+{
+    double flat_us = median(flat->wall_us);
+    double ranges_us = median(ranges->wall_us);
+    double flat_cpu_us = median(flat->cpu_us);
+    double ranges_cpu_us = median(ranges->cpu_us);
+    (void)printf(
+        "%zu elements %s: one buffer %.0f us, %zu ranges %.0f us, ratio %.3f; processor "
+        "time %.0f us, %.0f us, ratio %.3f\n",
+        job->elements, job->in == job->out ? "in place" : "out of place", flat_us, job->tensors,
+        ranges_us, ranges_us / flat_us, flat_cpu_us, ranges_cpu_us, ranges_cpu_us / flat_cpu_us);
+}
+
+int main(int argc, char **argv)
+{
+    static muster_range ins[TENSORS_MAX];
+    static muster_range outs[TENSORS_MAX];
+    static struct times flat;
+    static struct times ranges;
+    int in_place = argc < 3 || strcmp(argv[2], "out") != 0;
+    struct job job = {.ins = ins, .outs = in_place ? ins : outs};
+    job.tensors = argc > 1 ? read_tensors(argv[1], ins, outs) : 0;
+    for (size_t i = 0; i < job.tensors; i++) {
+        job.elements += ins[i].count;
+    }
+    job.in = allocate(job.elements);
+    job.out = in_place ? job.in : allocate(job.elements);
+    must(muster_open(NULL, &job.session));
+    for (int round = -WARM_UP; round < ROUNDS; round++) {
+        int ranges_first = round % 2 != 0;
+        measure(&job, ranges_first ? run_ranges : run_flat, round, ranges_first ? &ranges : &flat);
+        measure(&job, ranges_first ? run_flat : run_ranges, round, ranges_first ? &flat : &ranges);
+    }
+    if (muster_rank(job.session, MUSTER_GLOBAL) == 0) {
+        print(&job, &flat, &ranges);
+    }
+    muster_close(job.session);
+    return EXIT_SUCCESS;
+}

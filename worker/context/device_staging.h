@@ -1,0 +1,70 @@
+/*
+ * Calls whose buffers are memory of a device, which the CPU must not touch. There are two ways:
+ *
+ * - Direct: the links read the device's memory (RDMA), and the executor copies arriving data into
+ * it. For calls that run by messages and have one input that is not scaled, once all links of the
+ *   operation are open.
+ * - Staged: the call uses memory of the host in place of the device's. The input is copied
+ *   to it before the call, and the output is copied back after it. For all other calls.
+ *
+ * Each rank chooses by itself: the algorithm and the messages are the same either way, and the same
+ * as for memory of the host.
+ *
+ * Private to the context. May use: device, collectives, trace, base.
+ */
+#ifndef MUSTER_WORKER_CONTEXT_DEVICE_STAGING_H
+#define MUSTER_WORKER_CONTEXT_DEVICE_STAGING_H
+
+#include "collectives/call/request.h"
+#include "worker/device/device.h"
+
+struct muster_timeline;
+
+/* Memory of the host for staged calls; it is reused by later calls. */
+struct muster_staging {
+    char *memory; /* free() it */
+    uint64_t size_bytes;
+};
+
+/* An input and an output buffer: which are memory of a device, and their offsets in the staging
+ * memory. */
+struct muster_device_pair {
+    bool in_on_device, out_on_device;
+    struct muster_device_memory in_memory, out_memory;
+    uint64_t in_offset, out_offset;
+};
+
+/* One call. */
+struct muster_device_call {
+    struct muster_request request;         /* as it is to be launched */
+    const struct muster_request *original; /* as the caller made it; borrowed */
+    bool direct;                           /* else staged */
+    struct muster_timeline *timeline;      /* borrowed; or NULL */
+    uint64_t in_bytes, out_bytes;          /* of each buffer */
+    bool output_is_input;                  /* on the root of a broadcast */
+    uint32_t count;                        /* pairs; 1 in a direct call */
+    struct muster_device_pair pairs[MUSTER_BUFFERS_MAX];
+    const void *inputs[MUSTER_BUFFERS_MAX];
+    void *outputs[MUSTER_BUFFERS_MAX];
+};
+
+/* Whether any buffer of the request is memory of a device. */
+bool muster_request_is_on_device(const struct muster_request *request);
+
+/* Fills the rest of `call`, in which `direct` and `timeline` are set. A direct call waits for the
+ * work that the program has put on the default stream; a staged call copies its input. Only the
+ * shared part of `launch` is read. MUSTER_FATAL: no memory, or the device's name of the error. */
+MUSTER_CHECKED muster_status muster_device_call_begin(struct muster_device_call *call,
+                                                      struct muster_staging *staging,
+                                                      const struct muster_request *request,
+                                                      const struct muster_launch *launch);
+
+/* In place of muster_local_end() where launch->out_memory is set: finishes the output in memory of
+ * a device, there. MUSTER_FATAL: as above. */
+MUSTER_CHECKED muster_status muster_device_call_finish(const struct muster_launch *launch);
+
+/* The call has succeeded: copies the output of a staged call to the caller's buffers. MUSTER_FATAL:
+ * as above. */
+MUSTER_CHECKED muster_status muster_device_call_end(const struct muster_device_call *call);
+
+#endif
