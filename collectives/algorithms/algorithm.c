@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/promises.h"
 #include "collectives/schedule/builder.h"
 #include "worker/base/status.h"
@@ -224,15 +225,21 @@ muster_status muster_schedule_generate(size_t algorithm, const struct muster_pla
     const struct muster_plan bare = muster_promise_plan(&varied);
     struct muster_builder builder;
     muster_builder_init(&varied, &builder);
-    muster_promise_begin(&varied, &builder);
-    muster_status status = add_steps(row_of(algorithm)->generator, &bare, &builder);
-    muster_promise_end(&varied, &builder);
+    bool group = row_of(algorithm)->memory && muster_whole_group_fits(&varied);
+    muster_status status = MUSTER_OK;
+    if (group) { /* its device keeps the plan's promises */
+        muster_whole_group_generate(&varied, &builder);
+    } else {
+        muster_promise_begin(&varied, &builder);
+        status = add_steps(row_of(algorithm)->generator, &bare, &builder);
+        muster_promise_end(&varied, &builder);
+    }
     if (status != MUSTER_OK && builder.status == MUSTER_OK) {
         builder.status = status;
     }
     struct muster_schedule schedule;
     TRY(muster_builder_finish(&builder, &schedule));
-    status = muster_promise_keep(&varied, &schedule);
+    status = group ? MUSTER_OK : muster_promise_keep(&varied, &schedule);
     if (status != MUSTER_OK) {
         muster_schedule_finish(&schedule);
         return status;

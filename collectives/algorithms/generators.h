@@ -19,6 +19,11 @@ struct muster_step_totals; /* level.h */
 MUSTER_CHECKED muster_status muster_variant_parse(const char *text, const char *key, uint32_t least,
                                                   uint32_t most, uint32_t *ret_number);
 
+/* whole_group.c: whether the plan's ranks are on one host and share memory; and then the call as
+ * one group step of the host. */
+bool muster_whole_group_fits(const struct muster_plan *plan);
+void muster_whole_group_generate(const struct muster_plan *plan, struct muster_builder *builder);
+
 /* ring.c: an allreduce of the span, from `source` (INPUT or OUTPUT) to OUTPUT; and what the member
  * number `index` sends, and in how many rounds. */
 void muster_ring_part(struct muster_builder *builder, const struct muster_group *group,

@@ -8,6 +8,7 @@
 #include "collectives/check/check_parts.h"
 #include "collectives/check/contents.h"
 #include "collectives/schedule/builder.h"
+#include "collectives/schedule/group_step.h"
 #include "worker/base/status.h"
 
 static muster_status wrong(const struct muster_schedule *schedule, const struct muster_step *step,
@@ -44,10 +45,68 @@ static bool in_buffer(const struct muster_schedule *schedule, unsigned buffer, u
     return buffer <= MUSTER_SCRATCH && offset <= all && count <= all - offset;
 }
 
+/* Whether the blocks of the members are as many elements as the step says. */
+static bool has_blocks(const struct muster_shape *shape, const struct muster_step_group *group,
+                       const struct muster_step *step)
+{
+    bool scatters = step->kind == MUSTER_STEP_GROUP_REDUCE_SCATTER;
+    bool gathers = step->kind == MUSTER_STEP_GROUP_ALLGATHER;
+    bool has = scatters ? shape->collective == MUSTER_REDUCE_SCATTER
+                        : gathers && (shape->collective == MUSTER_ALLGATHER ||
+                                      shape->collective == MUSTER_ALLGATHERV);
+    if (!has || group->stride != 1) {
+        return false;
+    }
+    struct muster_span last = muster_step_share(shape, group, step, group->count - 1);
+    return last.offset + last.count == step->span.count;
+}
+
+/* A group step by itself: its group, its root, its shares, and its ranges. */
+static muster_status check_group_step(const struct muster_shape *shape,
+                                      const struct muster_schedule *schedule,
+                                      const struct muster_step *step)
+{
+    if (step->scope >= MUSTER_STEP_SCOPES) {
+        return wrong(schedule, step, "the scope of a group step is unknown");
+    }
+    const struct muster_step_group *group = &schedule->groups[step->scope];
+    if (group->count == 0 || group->count > schedule->ranks ||
+        muster_step_group_index(group, schedule->rank) == group->count ||
+        (uint64_t)group->stride * (group->count - 1) >= schedule->ranks - group->first) {
+        return wrong(schedule, step, "its group is not one of ranks, with this rank");
+    }
+    if (muster_step_has_root(step) && muster_step_group_index(group, step->peer) == group->count) {
+        return wrong(schedule, step, "the root is not in the group");
+    }
+    if (step->together > 1) {
+        return wrong(schedule, step, "it is neither together nor not");
+    }
+    if (step->blocks > 1 || (step->blocks == 1 && !has_blocks(shape, group, step))) {
+        return wrong(schedule, step, "its shares are not blocks of the call");
+    }
+    const struct muster_step_ranges ranges = muster_step_ranges(shape, schedule, step);
+    if (ranges.reads &&
+        !in_buffer(schedule, step->source, ranges.source.offset, ranges.source.count)) {
+        return wrong(schedule, step, "the source is out of bounds");
+    }
+    if (ranges.writes && step->target == MUSTER_INPUT) {
+        return wrong(schedule, step, "it writes the input");
+    }
+    if (ranges.writes &&
+        !in_buffer(schedule, step->target, ranges.target.offset, ranges.target.count)) {
+        return wrong(schedule, step, "the target is out of bounds");
+    }
+    return MUSTER_OK;
+}
+
 /* Checks one step by itself: its kind, its peer, and that its spans are within their buffers. */
-static muster_status check_step(const struct muster_schedule *schedule,
+static muster_status check_step(const struct muster_shape *shape,
+                                const struct muster_schedule *schedule,
                                 const struct muster_step *step)
 {
+    if (muster_step_is_group(step)) {
+        return check_group_step(shape, schedule, step);
+    }
     if (step->kind < MUSTER_STEP_SEND || step->kind > MUSTER_STEP_REDUCE) {
         return wrong(schedule, step, "the kind of step is unknown");
     }
@@ -112,7 +171,7 @@ static muster_status check_form(const struct muster_shape *shapes,
         TRY(check_head(&shapes[rank], &shapes[0], schedule, rank, ranks));
         TRY(check_order(schedule));
         for (size_t i = 0; i < schedule->step_count; i++) {
-            TRY(check_step(schedule, &schedule->steps[i]));
+            TRY(check_step(&shapes[rank], schedule, &schedule->steps[i]));
         }
     }
     return MUSTER_OK;

@@ -64,6 +64,29 @@ static muster_status visit_message(void *user, const struct muster_walk_step *se
     return MUSTER_OK;
 }
 
+/* After it every member that gets something of another one knows what that one knew. */
+static muster_status visit_group(void *user, const struct muster_walk_step *members, uint32_t count)
+{
+    struct knowledge *knowledge = user;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct muster_step *step = members[i].step;
+        TRY(check_writer(knowledge, &members[i]));
+        for (uint32_t j = 0; j < count; j++) {
+            bool learns = step->together == 1                      ? true
+                          : step->kind == MUSTER_STEP_GROUP_REDUCE ? members[i].rank == step->peer
+                          : step->kind == MUSTER_STEP_GROUP_BROADCAST
+                              ? members[j].rank == step->peer
+                              : true;
+            if (learns) {
+                join(&knowledge->with_round[members[i].lane_number * knowledge->words],
+                     &knowledge->known[members[j].lane_number * knowledge->words],
+                     knowledge->words);
+            }
+        }
+    }
+    return MUSTER_OK;
+}
+
 static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_number)
 {
     (void)rank;
@@ -119,6 +142,7 @@ static muster_status follow(const struct muster_walk *walk, bool late_output)
     const struct muster_walk_visitor visitor = {.user = &knowledge,
                                                 .visit_local = visit_local,
                                                 .visit_message = visit_message,
+                                                .visit_group = visit_group,
                                                 .visit_round_end = visit_round_end};
     TRY(muster_walk_run(walk, &visitor));
     for (uint32_t rank = 0; !late_output && rank < walk->ranks; rank++) {

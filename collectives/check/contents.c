@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "collectives/check/check_parts.h"
+#include "collectives/schedule/group_step.h"
+#include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
 struct state {
@@ -27,14 +29,21 @@ static struct muster_step_cells places_of(const struct state *state,
     return state->memories[where->rank].places[where->step - schedule->steps];
 }
 
+static struct muster_step_ranges ranges_of(const struct state *state,
+                                           const struct muster_walk_step *where)
+{
+    return muster_step_ranges(&state->shapes[where->rank], &state->walk->schedules[where->rank],
+                              where->step);
+}
+
 /* Out of place, where INPUT has no cells of its own. */
 static muster_status read_input(struct state *state, const struct muster_walk_step *where,
                                 struct muster_element_ranges *ret_part)
 {
-    const struct muster_span *span = &where->step->span;
+    const struct muster_span span = ranges_of(state, where).source;
     bool filled = muster_shape_contributes(&state->shapes[where->rank]);
-    const struct muster_element_range range = {.count = span->count,
-                                               .origin = span->offset,
+    const struct muster_element_range range = {.count = span.count,
+                                               .origin = span.offset,
                                                .term = filled ? muster_terms_leaf(where->rank)
                                                               : MUSTER_TERM_NONE};
     if (!muster_cells_are_unwritten_or(&state->memories[where->rank].cells,
@@ -66,7 +75,7 @@ static muster_status read_source(struct state *state, const struct muster_walk_s
         TRY(read_input(state, where, ret_part));
     } else {
         TRY(muster_cells_read(&state->memories[where->rank].cells, places_of(state, where).source,
-                              step->span.count, ret_part));
+                              ranges_of(state, where).source.count, ret_part));
     }
     return check_written(step->source, step->span.offset, ret_part);
 }
@@ -144,6 +153,155 @@ static muster_status visit_message(void *user, const struct muster_walk_step *se
     TRY(at_step(state, read_source(state, send, &state->theirs), send));
     TRY(show_step(state, send, &state->theirs));
     return at_step(state, do_receive(state, receive), receive);
+}
+
+/* Group steps --------------------------------------------------------------------------------- */
+
+/* What the members of a group step hold: before it what each reads, afterwards in parts[0] what it
+ * results in as a whole. */
+struct group_values {
+    const struct muster_walk_step *members;
+    uint32_t count;
+    const struct muster_step_group *group;
+    const struct muster_shape *shape;
+    struct muster_element_ranges *parts; /* [count] */
+};
+
+static void swap(struct muster_element_ranges *one, struct muster_element_ranges *other)
+{
+    struct muster_element_ranges kept = *one;
+    *one = *other;
+    *other = kept;
+}
+
+/* The member at this place of the tree. */
+static uint32_t member_at(const struct group_values *values, uint32_t place)
+{
+    const uint32_t *order = values->shape->reduction_order;
+    bool all = values->count == values->shape->ranks;
+    return order != NULL && all ? order[place] : place;
+}
+
+static muster_status read_members(struct state *state, struct group_values *values)
+{
+    bool reduces = values->members[0].step->kind != MUSTER_STEP_GROUP_ALLGATHER &&
+                   values->members[0].step->kind != MUSTER_STEP_GROUP_BROADCAST;
+    for (uint32_t i = 0; i < values->count; i++) {
+        const struct muster_walk_step *member =
+            &values->members[reduces ? member_at(values, i) : i];
+        if (ranges_of(state, member).reads) {
+            TRY(at_step(state, read_source(state, member, &values->parts[i]), member));
+        }
+    }
+    return MUSTER_OK;
+}
+
+/* Along the tree of terms.h: neighbours first, then pairs of pairs. */
+static muster_status reduce_members(struct state *state, struct group_values *values)
+{
+    struct muster_element_ranges *parts = values->parts;
+    for (uint32_t left = values->count; left > 1; left = (left + 1) / 2) {
+        for (uint32_t i = 0; i < left / 2; i++) {
+            TRY(muster_element_ranges_add(&parts[(size_t)2 * i], &parts[(size_t)2 * i + 1],
+                                          &state->terms, &state->sum));
+            swap(&parts[i], &state->sum);
+        }
+        if (left % 2 == 1) {
+            swap(&parts[left / 2], &parts[left - 1]);
+        }
+    }
+    return MUSTER_OK;
+}
+
+static muster_status append(struct muster_element_ranges *ranges,
+                            const struct muster_element_ranges *from, struct muster_span span)
+{
+    uint64_t end = span.offset + span.count;
+    for (size_t i = 0; i < from->used; i++) {
+        const struct muster_element_range *range = &from->items[i];
+        uint64_t begins = range->begin > span.offset ? range->begin : span.offset;
+        uint64_t ends = range->begin + range->count < end ? range->begin + range->count : end;
+        if (begins < ends) {
+            TRY(muster_element_ranges_append(ranges, ends - begins,
+                                             range->origin + (begins - range->begin), range->term));
+        }
+    }
+    return MUSTER_OK;
+}
+
+/* Shares follow each other in the order of members. */
+static muster_status gather_members(struct state *state, struct group_values *values)
+{
+    muster_element_ranges_clear(&state->sum);
+    for (uint32_t i = 0; i < values->count; i++) {
+        const struct muster_span all = {.count = UINT64_MAX};
+        TRY(append(&state->sum, &values->parts[i], all));
+    }
+    swap(&values->parts[0], &state->sum);
+    return MUSTER_OK;
+}
+
+static muster_status join_members(struct state *state, struct group_values *values)
+{
+    const struct muster_step *step = values->members[0].step;
+    switch (step->kind) {
+    case MUSTER_STEP_GROUP_BARRIER:
+        return MUSTER_OK;
+    case MUSTER_STEP_GROUP_ALLGATHER:
+        return gather_members(state, values);
+    case MUSTER_STEP_GROUP_BROADCAST:
+        swap(&values->parts[0], &values->parts[muster_step_group_index(values->group, step->peer)]);
+        return MUSTER_OK;
+    default:
+        return reduce_members(state, values);
+    }
+}
+
+static muster_status write_member(struct state *state, const struct group_values *values,
+                                  uint32_t index)
+{
+    const struct muster_walk_step *member = &values->members[index];
+    if (!ranges_of(state, member).writes) {
+        return MUSTER_OK;
+    }
+    struct muster_span share = {.count = member->step->span.count};
+    if (member->step->kind == MUSTER_STEP_GROUP_REDUCE_SCATTER) {
+        share = muster_step_share(values->shape, values->group, member->step, index);
+    }
+    muster_element_ranges_clear(&state->theirs);
+    TRY(append(&state->theirs, &values->parts[0], share));
+    TRY(show_step(state, member, &state->theirs));
+    return write_target(state, member, &state->theirs);
+}
+
+static muster_status do_group(struct state *state, struct group_values *values)
+{
+    TRY(read_members(state, values));
+    TRY(at_step(state, join_members(state, values), &values->members[0]));
+    for (uint32_t i = 0; i < values->count; i++) {
+        TRY(at_step(state, write_member(state, values, i), &values->members[i]));
+    }
+    return MUSTER_OK;
+}
+
+static muster_status visit_group(void *user, const struct muster_walk_step *members, uint32_t count)
+{
+    struct state *state = user;
+    struct group_values values = {
+        .members = members,
+        .count = count,
+        .group = &state->walk->schedules[members[0].rank].groups[members[0].step->scope],
+        .shape = &state->shapes[members[0].rank],
+        .parts = calloc(count, sizeof *values.parts)};
+    muster_status status =
+        values.parts != NULL
+            ? do_group(state, &values)
+            : muster_error_set(MUSTER_FATAL, "check: no memory for %" PRIu32 " members", count);
+    for (uint32_t i = 0; i < count && values.parts != NULL; i++) {
+        muster_element_ranges_finish(&values.parts[i]);
+    }
+    free(values.parts);
+    return status;
 }
 
 static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_number)
@@ -264,6 +422,7 @@ static muster_status run(struct state *state)
     const struct muster_walk_visitor visitor = {.user = state,
                                                 .visit_local = visit_local,
                                                 .visit_message = visit_message,
+                                                .visit_group = visit_group,
                                                 .visit_round_end = visit_round_end};
     TRY(muster_walk_run(state->walk, &visitor));
     return check_results(state);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "collectives/schedule/group_step.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
@@ -19,37 +20,28 @@ static void cut(struct cuts *cuts, uint64_t begin, uint64_t count)
     cuts->at[cuts->used++] = begin + count;
 }
 
-static bool has_source(const struct muster_step *step)
-{
-    return step->kind != MUSTER_STEP_RECV;
-}
-
-static bool has_target(const struct muster_step *step)
-{
-    return step->kind != MUSTER_STEP_SEND;
-}
-
 /* Cuts where the buffers begin and end, and then where the steps' spans do. */
-static void cut_all(const struct muster_layout *layout, const struct muster_schedule *schedule,
-                    struct cuts *cuts)
+static void cut_all(const struct muster_layout *layout, const struct muster_shape *shape,
+                    const struct muster_schedule *schedule, struct cuts *cuts)
 {
     for (unsigned buffer = MUSTER_INPUT; buffer <= MUSTER_SCRATCH; buffer++) {
         cut(cuts, layout->base[buffer], muster_buffer_count(schedule, buffer));
     }
     for (size_t i = 0; i < schedule->step_count; i++) {
         const struct muster_step *step = &schedule->steps[i];
-        if (has_source(step)) {
-            cut(cuts, layout->base[step->source] + step->span.offset, step->span.count);
+        const struct muster_step_ranges ranges = muster_step_ranges(shape, schedule, step);
+        if (ranges.reads) {
+            cut(cuts, layout->base[step->source] + ranges.source.offset, ranges.source.count);
         }
-        if (has_target(step)) {
-            cut(cuts, layout->base[step->target] + step->at, step->span.count);
+        if (ranges.writes) {
+            cut(cuts, layout->base[step->target] + ranges.target.offset, ranges.target.count);
         }
     }
 }
 
 /* Reads the cells' numbers in the order in which cut_all() made the cuts. */
-static void find_places(const struct muster_schedule *schedule, const struct cuts *cuts,
-                        struct muster_rank_cells *memory)
+static void find_places(const struct muster_shape *shape, const struct muster_schedule *schedule,
+                        const struct cuts *cuts, struct muster_rank_cells *memory)
 {
     const uint32_t *cells = cuts->cells;
     memory->input = cells[2 * MUSTER_INPUT];
@@ -57,12 +49,14 @@ static void find_places(const struct muster_schedule *schedule, const struct cut
     cells += 2 * (MUSTER_SCRATCH + 1);
     for (size_t i = 0; i < schedule->step_count; i++) {
         struct muster_step_cells *places = &memory->places[i];
+        const struct muster_step_ranges ranges =
+            muster_step_ranges(shape, schedule, &schedule->steps[i]);
         *places = (struct muster_step_cells){0};
-        if (has_source(&schedule->steps[i])) {
+        if (ranges.reads) {
             places->source = *cells;
             cells += 2;
         }
-        if (has_target(&schedule->steps[i])) {
+        if (ranges.writes) {
             places->target = *cells;
             cells += 2;
         }
@@ -84,10 +78,10 @@ muster_status muster_rank_cells_init(const struct muster_shape *shape,
                                 schedule->step_count);
     }
     struct cuts cuts = {.at = at, .cells = cells};
-    cut_all(&layout, schedule, &cuts);
+    cut_all(&layout, shape, schedule, &cuts);
     struct muster_rank_cells memory = {.places = places};
     TRY(muster_cells_init(cuts.at, cuts.used, cuts.cells, &memory.cells));
-    find_places(schedule, &cuts, &memory);
+    find_places(shape, schedule, &cuts, &memory);
     (void)TAKE(places);
     *ret_memory = memory;
     return MUSTER_OK;

@@ -6,6 +6,7 @@
 
 #include "collectives/check/sort.h"
 #include "collectives/schedule/builder.h"
+#include "collectives/schedule/group_step.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
@@ -50,13 +51,59 @@ static muster_status overlaps_itself(const struct muster_schedule *schedule,
                             step->at + step->span.count);
 }
 
+/* Adds those of a group step. In place the two ranges are one, which is written. */
+static muster_status add_group_accesses(const struct muster_shape *shape,
+                                        const struct muster_schedule *schedule,
+                                        const struct muster_layout *layout,
+                                        const struct muster_step *step, struct accesses *accesses)
+{
+    const struct muster_step_ranges ranges = muster_step_ranges(shape, schedule, step);
+    const struct muster_step_group *group = &schedule->groups[step->scope];
+    uint64_t own =
+        muster_step_share(shape, group, step, muster_step_group_index(group, schedule->rank))
+            .offset;
+    struct access source = {.step = step};
+    struct access target = {.step = step, .writes = true};
+    if (ranges.reads) {
+        source.begin = layout->base[step->source] + ranges.source.offset;
+        source.end = source.begin + ranges.source.count;
+    }
+    if (ranges.writes) {
+        target.begin = layout->base[step->target] + ranges.target.offset;
+        target.end = target.begin + ranges.target.count;
+    }
+    bool reads = source.begin < source.end;
+    bool writes = target.begin < target.end;
+    if (reads && writes && source.begin < target.end && target.begin < source.end) {
+        uint64_t shift = step->kind == MUSTER_STEP_GROUP_REDUCE_SCATTER ? own : 0;
+        uint64_t back = step->kind == MUSTER_STEP_GROUP_ALLGATHER ? own : 0;
+        if (source.begin + shift != target.begin + back) {
+            return overlaps_itself(schedule, step);
+        }
+        target.begin = source.begin < target.begin ? source.begin : target.begin;
+        target.end = source.end > target.end ? source.end : target.end;
+        reads = false;
+    }
+    if (reads) {
+        accesses->items[accesses->count++] = source;
+    }
+    if (writes) {
+        accesses->items[accesses->count++] = target;
+    }
+    return MUSTER_OK;
+}
+
 /* Adds the step's accesses, at most two. */
-static muster_status add_accesses(const struct muster_schedule *schedule,
+static muster_status add_accesses(const struct muster_shape *shape,
+                                  const struct muster_schedule *schedule,
                                   const struct muster_layout *layout,
                                   const struct muster_step *step, struct accesses *accesses)
 {
     if (step->span.count == 0) {
         return MUSTER_OK;
+    }
+    if (muster_step_is_group(step)) {
+        return add_group_accesses(shape, schedule, layout, step, accesses);
     }
     bool reads = step->kind != MUSTER_STEP_RECV;
     bool writes = step->kind != MUSTER_STEP_SEND;
@@ -175,7 +222,8 @@ static muster_status check_lanes(const struct muster_schedule *schedule, struct 
     return MUSTER_OK;
 }
 
-static muster_status check_all(const struct muster_schedule *schedule,
+static muster_status check_all(const struct muster_shape *shape,
+                               const struct muster_schedule *schedule,
                                const struct muster_layout *layout, bool in_place,
                                struct accesses *accesses)
 {
@@ -186,7 +234,7 @@ static muster_status check_all(const struct muster_schedule *schedule,
             TRY(check_round(schedule, accesses, first, in_place));
             first = accesses->count;
         }
-        TRY(add_accesses(schedule, layout, step, accesses));
+        TRY(add_accesses(shape, schedule, layout, step, accesses));
     }
     TRY(check_round(schedule, accesses, first, in_place));
     return schedule->lanes > 1 ? check_lanes(schedule, accesses, in_place) : MUSTER_OK;
@@ -205,5 +253,5 @@ muster_status muster_check_races(const struct muster_shape *shape,
                                 schedule->step_count);
     }
     struct accesses accesses = {.items = items, .order = order, .spare = spare};
-    return check_all(schedule, &layout, in_place, &accesses);
+    return check_all(shape, schedule, &layout, in_place, &accesses);
 }

@@ -5,14 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/schedule/group_step.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
-
-static bool is_message(const struct muster_step *step)
-{
-    return step->kind == MUSTER_STEP_SEND || step->kind == MUSTER_STEP_RECV ||
-           step->kind == MUSTER_STEP_RECV_REDUCE;
-}
 
 /* Matching ------------------------------------------------------------------------------------ */
 
@@ -32,7 +27,7 @@ struct ends {
 
 static bool is_receive(const struct muster_step *step)
 {
-    return is_message(step) && step->kind != MUSTER_STEP_SEND;
+    return muster_step_is_message(step) && step->kind != MUSTER_STEP_SEND;
 }
 
 static void count_receives(const struct muster_walk *walk, struct ends *ends)
@@ -172,14 +167,62 @@ static muster_status match(struct muster_walk *walk)
     return MUSTER_OK;
 }
 
+/* Group steps --------------------------------------------------------------------------------- */
+
+static bool comes_before(const struct muster_step *one, const struct muster_step *other)
+{
+    return one->round != other->round ? one->round < other->round : one->lane < other->lane;
+}
+
+/* Sorts a rank's group steps by round, then by lane; those of a lane are in order already. */
+static void sort_group_steps(const struct muster_schedule *schedule, size_t *steps, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        size_t moved = steps[i];
+        size_t at = i;
+        while (at > 0 && comes_before(&schedule->steps[moved], &schedule->steps[steps[at - 1]])) {
+            steps[at] = steps[at - 1];
+            at--;
+        }
+        steps[at] = moved;
+    }
+}
+
+static muster_status list_group_steps(struct muster_walk *walk)
+{
+    size_t count = 0;
+    for (uint32_t rank = 0; rank < walk->ranks; rank++) {
+        for (size_t i = 0; i < walk->schedules[rank].step_count; i++) {
+            count += muster_step_is_group(&walk->schedules[rank].steps[i]) ? 1 : 0;
+        }
+        walk->first_group[rank + 1] = count;
+    }
+    walk->group_steps = calloc(count + 1, sizeof *walk->group_steps);
+    if (walk->group_steps == NULL) {
+        return muster_error_set(MUSTER_FATAL, "walk: no memory for %zu group steps", count);
+    }
+    count = 0;
+    for (uint32_t rank = 0; rank < walk->ranks; rank++) {
+        for (size_t i = 0; i < walk->schedules[rank].step_count; i++) {
+            if (muster_step_is_group(&walk->schedules[rank].steps[i])) {
+                walk->group_steps[count++] = i;
+            }
+        }
+        size_t first = walk->first_group[rank];
+        sort_group_steps(&walk->schedules[rank], &walk->group_steps[first], count - first);
+    }
+    return MUSTER_OK;
+}
+
 muster_status muster_walk_init(const struct muster_schedule *schedules, uint32_t ranks,
                                struct muster_walk *ret_walk)
 {
     struct muster_walk walk = {.schedules = schedules, .ranks = ranks};
     walk.first_step = calloc((size_t)ranks + 1, sizeof *walk.first_step);
     walk.first_lane = calloc((size_t)ranks + 1, sizeof *walk.first_lane);
+    walk.first_group = calloc((size_t)ranks + 1, sizeof *walk.first_group);
     muster_status status = MUSTER_OK;
-    if (walk.first_step == NULL || walk.first_lane == NULL) {
+    if (walk.first_step == NULL || walk.first_lane == NULL || walk.first_group == NULL) {
         status = muster_error_set(MUSTER_FATAL, "walk: no memory for %" PRIu32 " ranks", ranks);
     } else {
         for (uint32_t rank = 0; rank < ranks; rank++) {
@@ -187,6 +230,7 @@ muster_status muster_walk_init(const struct muster_schedule *schedules, uint32_t
             walk.first_lane[rank + 1] = walk.first_lane[rank] + schedules[rank].lanes;
         }
         status = match(&walk);
+        status = status == MUSTER_OK ? list_group_steps(&walk) : status;
     }
     if (status != MUSTER_OK) {
         muster_walk_finish(&walk);
@@ -201,6 +245,8 @@ void muster_walk_finish(struct muster_walk *walk)
     if (walk != NULL) {
         free(walk->first_step);
         free(walk->first_lane);
+        free(walk->first_group);
+        free(walk->group_steps);
         free(walk->matches);
         *walk = (struct muster_walk){0};
     }
@@ -224,6 +270,8 @@ struct run {
     size_t lane_count;
     size_t *queue; /* [lane_count] lanes whose round has ended; a ring */
     size_t queue_head, queue_used;
+    size_t *group_next;               /* [ranks] entry of walk->group_steps */
+    struct muster_walk_step *members; /* [ranks] of the group step that is tried */
 };
 
 static struct muster_walk_step locate(const struct run *run, uint32_t rank,
@@ -259,7 +307,10 @@ static muster_status post(struct run *run, uint32_t rank, const struct muster_st
                           size_t number)
 {
     struct muster_walk_step here = locate(run, rank, step);
-    if (!is_message(step)) {
+    if (muster_step_is_group(step)) {
+        return MUSTER_OK; /* when the whole round is posted */
+    }
+    if (!muster_step_is_message(step)) {
         TRY(run->visitor->visit_local(run->visitor->user, &here));
         step_done(run, here.lane_number);
         return MUSTER_OK;
@@ -273,6 +324,78 @@ static muster_status post(struct run *run, uint32_t rank, const struct muster_st
                                     sends ? &there : &here));
     step_done(run, here.lane_number);
     step_done(run, there.lane_number);
+    return MUSTER_OK;
+}
+
+/* The group step that the rank performs next, if it has come to it. */
+static bool find_group_step(const struct run *run, uint32_t rank,
+                            struct muster_walk_step *ret_where)
+{
+    size_t next = run->group_next[rank];
+    if (next == run->walk->first_group[rank + 1]) {
+        return false;
+    }
+    *ret_where = locate(run, rank, &run->walk->schedules[rank].steps[run->walk->group_steps[next]]);
+    return is_posted(run, ret_where);
+}
+
+static const struct muster_step_group *group_of(const struct run *run,
+                                                const struct muster_walk_step *where)
+{
+    return &run->walk->schedules[where->rank].groups[where->step->scope];
+}
+
+static bool is_same_group(const struct muster_step_group *one,
+                          const struct muster_step_group *other)
+{
+    return one->first == other->first && one->count == other->count &&
+           (one->stride == other->stride || one->count == 1);
+}
+
+/* All members call as this one does, and name the same root. */
+static muster_status check_members(const struct muster_walk_step *own,
+                                   const struct muster_walk_step *members, uint32_t count)
+{
+    const struct muster_step *first = own->step;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct muster_step *step = members[i].step;
+        if (step->kind != first->kind || step->span.count != first->span.count ||
+            step->blocks != first->blocks || step->together != first->together ||
+            (muster_step_has_root(step) && step->peer != first->peer)) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "rank %" PRIu32 " lane %u round %" PRIu32
+                                    ": another group step than that of rank %" PRIu32,
+                                    members[i].rank, step->lane, step->round, own->rank);
+        }
+    }
+    return MUSTER_OK;
+}
+
+/* Performs the next group step of this rank if all its members have come to it; and then those
+ * that only waited for this one. */
+static muster_status try_group_step(struct run *run, uint32_t rank)
+{
+    struct muster_walk_step own;
+    if (!find_group_step(run, rank, &own)) {
+        return MUSTER_OK;
+    }
+    const struct muster_step_group *group = group_of(run, &own);
+    for (uint32_t i = 0; i < group->count; i++) {
+        struct muster_walk_step *member = &run->members[i];
+        if (!find_group_step(run, muster_step_group_rank(group, i), member) ||
+            !is_same_group(group, group_of(run, member))) {
+            return MUSTER_OK;
+        }
+    }
+    TRY(check_members(&own, run->members, group->count));
+    TRY(run->visitor->visit_group(run->visitor->user, run->members, group->count));
+    for (uint32_t i = 0; i < group->count; i++) {
+        run->group_next[run->members[i].rank]++;
+        step_done(run, run->members[i].lane_number);
+    }
+    for (uint32_t i = 0; i < group->count; i++) {
+        TRY(try_group_step(run, muster_step_group_rank(group, i)));
+    }
     return MUSTER_OK;
 }
 
@@ -291,7 +414,7 @@ static muster_status enter_round(struct run *run, size_t lane_number)
     for (const struct muster_step *step = first; step < lane->next; step++) {
         TRY(post(run, lane->rank, step, lane->number++));
     }
-    return MUSTER_OK;
+    return try_group_step(run, lane->rank);
 }
 
 static void find_lanes(struct run *run)
@@ -312,10 +435,23 @@ static void find_lanes(struct run *run)
     }
 }
 
-static bool waits(const struct run *run, const struct muster_step *step, size_t number)
+/* Whether the group step, which its rank has come to, is not performed. */
+static bool waits_for_group(const struct run *run, uint32_t rank, const struct muster_step *step)
 {
-    if (!is_message(step)) {
-        return false;
+    const struct muster_walk *walk = run->walk;
+    for (size_t i = run->group_next[rank]; i < walk->first_group[rank + 1]; i++) {
+        if (&walk->schedules[rank].steps[walk->group_steps[i]] == step) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool waits(const struct run *run, uint32_t rank, const struct muster_step *step,
+                  size_t number)
+{
+    if (!muster_step_is_message(step)) {
+        return muster_step_is_group(step) && waits_for_group(run, rank, step);
     }
     struct muster_walk_step there = locate_peer(run, step, number);
     return !is_posted(run, &there);
@@ -332,9 +468,15 @@ static muster_status check_finished(const struct run *run)
         }
         const struct muster_step *step = lane->next - 1;
         size_t number = lane->number - 1;
-        while (!waits(run, step, number)) {
+        while (!waits(run, lane->rank, step, number)) {
             step--; /* a step of this round is pending, so one of them waits */
             number--;
+        }
+        if (muster_step_is_group(step)) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "rank %" PRIu32 " lane %u round %" PRIu32
+                                    ": deadlock: waits for its group for ever",
+                                    lane->rank, step->lane, step->round);
         }
         return muster_error_set(
             MUSTER_INVALID,
@@ -366,11 +508,19 @@ muster_status muster_walk_run(const struct muster_walk *walk,
     size_t lane_count = walk->first_lane[walk->ranks];
     AUTO_FREE struct lane *lanes = calloc(lane_count + 1, sizeof *lanes);
     AUTO_FREE size_t *queue = calloc(lane_count + 1, sizeof *queue);
-    if (lanes == NULL || queue == NULL) {
+    AUTO_FREE size_t *group_next = malloc(walk->ranks * sizeof *group_next);
+    AUTO_FREE struct muster_walk_step *members = calloc(walk->ranks, sizeof *members);
+    if (lanes == NULL || queue == NULL || group_next == NULL || members == NULL) {
         return muster_error_set(MUSTER_FATAL, "walk: no memory for %zu lanes", lane_count);
     }
-    struct run run = {
-        .walk = walk, .visitor = visitor, .lanes = lanes, .lane_count = lane_count, .queue = queue};
+    struct run run = {.walk = walk,
+                      .visitor = visitor,
+                      .lanes = lanes,
+                      .lane_count = lane_count,
+                      .queue = queue,
+                      .group_next = group_next,
+                      .members = members};
+    memcpy(group_next, walk->first_group, walk->ranks * sizeof *group_next);
     find_lanes(&run);
     return run_all(&run);
 }

@@ -198,6 +198,21 @@ static muster_status visit_message(void *user, const struct muster_walk_step *se
     return MUSTER_OK;
 }
 
+/* A group step is in the column in which the last of its members comes to it. */
+static muster_status visit_group(void *user, const struct muster_walk_step *members, uint32_t count)
+{
+    struct draft *draft = user;
+    uint32_t column = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t begun = draft->begun[members[i].lane_number];
+        column = begun > column ? begun : column;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        place_step(draft, &members[i], column);
+    }
+    return MUSTER_OK;
+}
+
 static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_number)
 {
     (void)rank;
@@ -251,6 +266,7 @@ static muster_status make(struct draft *draft, bool in_place)
     const struct muster_walk_visitor clock = {.user = draft,
                                               .visit_local = visit_local,
                                               .visit_message = visit_message,
+                                              .visit_group = visit_group,
                                               .visit_round_end = visit_round_end};
     const struct muster_values_observer observer = {
         .user = draft, .on_step = on_step, .on_output = on_output};

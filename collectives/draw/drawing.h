@@ -29,7 +29,7 @@ struct muster_drawn_step {
     uint32_t rank;
     const struct muster_step *step; /* borrowed */
     uint32_t column;
-    size_t other; /* number of the step at the message's other end; SIZE_MAX: a local step */
+    size_t other; /* number of the step at the message's other end; SIZE_MAX: no message */
     struct muster_step_data data;
 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/schedule/group_step.h"
 #include "worker/base/status.h"
 
 uint32_t muster_group_rank(const struct muster_group *group, uint64_t index)
@@ -23,15 +24,34 @@ struct muster_group muster_group_all(const struct muster_plan *plan)
     return group;
 }
 
+/* The groups of the plan's rank. Where hosts have different sizes there are no cross groups. */
+static void find_groups(const struct muster_plan *plan, struct muster_step_group *ret_groups)
+{
+    const struct muster_topology *topology = plan->topology;
+    const struct muster_position position = muster_topology_locate(topology, plan->rank);
+    bool even = muster_topology_largest_host(topology) == muster_topology_smallest_host(topology);
+    ret_groups[MUSTER_STEP_OVER_ALL] =
+        (struct muster_step_group){.count = topology->ranks, .stride = 1};
+    ret_groups[MUSTER_STEP_OVER_HOST] = (struct muster_step_group){
+        .first = plan->rank - position.local_rank, .count = position.local_size, .stride = 1};
+    ret_groups[MUSTER_STEP_OVER_CROSS] =
+        even ? (struct muster_step_group){.first = position.local_rank,
+                                          .count = topology->hosts,
+                                          .stride = position.local_size}
+             : (struct muster_step_group){0};
+}
+
 void muster_builder_init(const struct muster_plan *plan, struct muster_builder *ret_builder)
 {
     const struct muster_shape shape = muster_plan_shape(plan);
     *ret_builder = (struct muster_builder){
+        .shape = shape,
         .schedule = {.rank = plan->rank,
                      .ranks = plan->topology->ranks,
                      .input_count = muster_shape_input_count(&shape),
                      .output_count = muster_shape_output_count(&shape)},
     };
+    find_groups(plan, ret_builder->schedule.groups);
 }
 
 void muster_builder_set_lane(struct muster_builder *builder, uint16_t lane)
@@ -90,8 +110,20 @@ static bool within(const struct muster_schedule *schedule, unsigned buffer, uint
 }
 
 /* False: the generator has an error. The checker tests the same in a finished schedule. */
-static bool is_plausible(const struct muster_schedule *schedule, const struct muster_step *step)
+static bool is_plausible(const struct muster_shape *shape, const struct muster_schedule *schedule,
+                         const struct muster_step *step)
 {
+    if (muster_step_is_group(step)) {
+        if (schedule->groups[step->scope].count == 0) {
+            return false;
+        }
+        const struct muster_step_ranges ranges = muster_step_ranges(shape, schedule, step);
+        const struct muster_span target = ranges.target;
+        return (!ranges.reads ||
+                within(schedule, step->source, ranges.source.offset, ranges.source.count)) &&
+               (!ranges.writes || (step->target != MUSTER_INPUT &&
+                                   within(schedule, step->target, target.offset, target.count)));
+    }
     bool message = step->kind <= MUSTER_STEP_RECV_REDUCE;
     if (message && (step->peer >= schedule->ranks || step->peer == schedule->rank)) {
         return false;
@@ -117,7 +149,7 @@ static void add(struct muster_builder *builder, struct muster_step step)
     }
     step.lane = lane;
     step.round = builder->rounds[lane] - 1;
-    if (!is_plausible(&builder->schedule, &step)) {
+    if (!is_plausible(&builder->shape, &builder->schedule, &step)) {
         builder->status = muster_error_set(
             MUSTER_FATAL, "schedule: rank %" PRIu32 " lane %u round %" PRIu32 " is out of bounds",
             builder->schedule.rank, lane, step.round);
@@ -181,6 +213,19 @@ void muster_builder_reduce(struct muster_builder *builder, enum muster_buffer so
                            struct muster_span span, enum muster_buffer target, uint64_t at)
 {
     add_local(builder, MUSTER_STEP_REDUCE, source, span, target, at);
+}
+
+void muster_builder_group(struct muster_builder *builder, const struct muster_group_call *call)
+{
+    add(builder, (struct muster_step){.kind = (uint8_t)call->kind,
+                                      .source = (uint8_t)call->source,
+                                      .target = (uint8_t)call->target,
+                                      .scope = (uint8_t)call->scope,
+                                      .blocks = call->blocks ? 1 : 0,
+                                      .together = call->together ? 1 : 0,
+                                      .peer = call->root,
+                                      .span = call->span,
+                                      .at = call->at});
 }
 
 /* The rounds of a lane increase as steps are added, so it is enough to put the lanes one after the

@@ -21,7 +21,8 @@ enum {
 
 struct muster_builder {
     struct muster_schedule schedule;
-    size_t capacity; /* of schedule.steps */
+    struct muster_shape shape; /* of the plan's call; borrows its bounds */
+    size_t capacity;           /* of schedule.steps */
     muster_status status;
     uint16_t lane;
     uint16_t first_lane;               /* muster_builder_set_lane() counts from it */
@@ -67,6 +68,19 @@ void muster_builder_copy(struct muster_builder *builder, enum muster_buffer sour
                          struct muster_span span, enum muster_buffer target, uint64_t at);
 void muster_builder_reduce(struct muster_builder *builder, enum muster_buffer source,
                            struct muster_span span, enum muster_buffer target, uint64_t at);
+
+/* A group step, as group_step.h describes its kinds. root: a rank in the context. */
+struct muster_group_call {
+    enum muster_step_kind kind;
+    enum muster_step_scope scope;
+    uint32_t root;
+    enum muster_buffer source, target;
+    struct muster_span span;
+    uint64_t at;
+    bool blocks;   /* the shares are blocks of the call, in place of equal parts */
+    bool together; /* no member is done before all have come */
+};
+void muster_builder_group(struct muster_builder *builder, const struct muster_group_call *call);
 
 /* Orders the steps and moves the schedule to the caller, or returns the first failure. Either way
  * the builder owns nothing afterwards. MUSTER_FATAL: no memory, or an error of the generator (the

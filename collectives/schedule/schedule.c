@@ -1,6 +1,8 @@
 /* Schedules: totals, early receives, printing. */
 #include "collectives/schedule/schedule.h"
 
+#include "collectives/schedule/group_step.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -51,7 +53,10 @@ struct muster_schedule_totals muster_schedule_total(const struct muster_schedule
         case MUSTER_STEP_REDUCE:
             totals.elements_reduced += step->span.count;
             break;
-        default: /* copies are not counted */
+        case MUSTER_STEP_COPY:
+            break;
+        default:
+            totals.group_steps++;
             break;
         }
     }
@@ -76,6 +81,9 @@ static bool touches(const struct muster_schedule *schedule, const struct muster_
                     const struct muster_step *step)
 {
     const uint64_t counts[2] = {receive->span.count, step->span.count};
+    if (muster_step_is_group(step)) {
+        return true; /* not told apart: what waits for a whole group gains little by a message */
+    }
     bool reads = step->kind != MUSTER_STEP_RECV;
     bool writes = step->kind != MUSTER_STEP_SEND;
     if (reads && may_overlap(schedule, receive->target, receive->at, step->source,
@@ -136,6 +144,24 @@ static void print_target(FILE *out, const struct muster_step *step)
     print_range(out, step->target, step->at, step->span.count);
 }
 
+static void print_group_step(const struct muster_step *step, FILE *out)
+{
+    if (!muster_step_is_group(step)) {
+        (void)fprintf(out, "unknown step %u", step->kind);
+        return;
+    }
+    (void)fprintf(out, "%s over %s", muster_step_kind_name(step->kind),
+                  muster_step_scope_name(step->scope));
+    if (muster_step_has_root(step)) {
+        (void)fprintf(out, " root %" PRIu32, step->peer);
+    }
+    if (step->kind != MUSTER_STEP_GROUP_BARRIER) {
+        (void)fprintf(out, " of %" PRIu64 ": %s[%" PRIu64 "..) to %s[%" PRIu64 "..)",
+                      step->span.count, muster_buffer_name(step->source), step->span.offset,
+                      muster_buffer_name(step->target), step->at);
+    }
+}
+
 void muster_step_print(const struct muster_step *step, FILE *out)
 {
     (void)fprintf(out, "lane %u round %-3" PRIu32 " ", step->lane, step->round);
@@ -164,7 +190,7 @@ void muster_step_print(const struct muster_step *step, FILE *out)
         print_source(out, step);
         break;
     default:
-        (void)fprintf(out, "unknown step %u", step->kind);
+        print_group_step(step, out);
         break;
     }
     (void)fputc('\n', out);

@@ -10,6 +10,11 @@
  *
  * Steps that may run at the same time (same round, or different lanes) never touch the same
  * elements of a buffer, unless both only read them.
+ *
+ * A group step is a collective of several ranks that a device performs as one, in memory that the
+ * ranks share for example. It is done when all ranks of the group have come to it and it is carried
+ * out. The n-th group step of a group on one rank is the same one as the n-th on the others. A rank
+ * performs its group steps one after the other: by round, and within a round by lane.
  */
 #ifndef MUSTER_COLLECTIVES_SCHEDULE_SCHEDULE_H
 #define MUSTER_COLLECTIVES_SCHEDULE_SCHEDULE_H
@@ -37,16 +42,42 @@ enum muster_step_kind {
     MUSTER_STEP_RECV_REDUCE = 3, /* target[at..] = source[span] op what the peer sent */
     MUSTER_STEP_COPY = 4,        /* target[at..] = source[span]; nothing if both are the same */
     MUSTER_STEP_REDUCE = 5,      /* target[at..] = target[at..] op source[span] */
+
+    /* Group steps; group_step.h says what each of them reads and writes. */
+    MUSTER_STEP_GROUP_ALLREDUCE = 6,
+    MUSTER_STEP_GROUP_REDUCE_SCATTER = 7,
+    MUSTER_STEP_GROUP_ALLGATHER = 8,
+    MUSTER_STEP_GROUP_REDUCE = 9,
+    MUSTER_STEP_GROUP_BROADCAST = 10,
+    MUSTER_STEP_GROUP_BARRIER = 11,
+};
+
+/* The group of a group step. */
+enum muster_step_scope {
+    MUSTER_STEP_OVER_HOST = 0,  /* the ranks of this rank's host */
+    MUSTER_STEP_OVER_CROSS = 1, /* the ranks of the same local rank, one a host */
+    MUSTER_STEP_OVER_ALL = 2,
+    MUSTER_STEP_SCOPES = 3,
+};
+
+/* Ranks first, first + stride, and so on: `count` of them. */
+struct muster_step_group {
+    uint32_t first, count, stride; /* count 0: there is no such group, as where hosts differ */
 };
 
 struct muster_step {
     uint8_t kind;   /* enum muster_step_kind */
     uint8_t source; /* enum muster_buffer; unused by RECV */
     uint8_t target; /* enum muster_buffer; unused by SEND */
+    uint8_t scope;  /* enum muster_step_scope; of group steps */
     uint16_t lane;
+    uint8_t blocks;          /* 1: the shares of a group step are blocks of the call; else 0 */
+    uint8_t together;        /* 1: no member is done with a group step before all have come to it,
+                                whether it needs them or not; else 0 */
     uint32_t round;          /* within the lane, without gaps */
-    uint32_t peer;           /* rank in the context; unused by COPY and REDUCE */
-    struct muster_span span; /* in source; RECV: the count that arrives, with offset == at */
+    uint32_t peer;           /* rank in the context; the root of a group step; unused by others */
+    struct muster_span span; /* in source; RECV: the count that arrives, with offset == at; the
+                                count of a group step is that of all shares together */
     uint64_t at;             /* offset in target; unused by SEND */
 };
 
@@ -57,6 +88,7 @@ struct muster_schedule {
     uint64_t output_count;  /* elements of OUTPUT */
     uint64_t scratch_count; /* elements of SCRATCH that it needs */
     uint32_t lanes;         /* lanes are 0..lanes-1, each with at least one round */
+    struct muster_step_group groups[MUSTER_STEP_SCOPES]; /* that this rank is in */
     size_t step_count;
     struct muster_step *steps; /* owned; ordered by (lane, round) */
 };
@@ -72,7 +104,8 @@ struct muster_schedule_totals {
     uint32_t rounds; /* of the longest lane */
     uint64_t messages_sent, elements_sent;
     uint64_t messages_received, elements_received;
-    uint64_t elements_reduced;
+    uint64_t elements_reduced; /* by messages and local steps */
+    uint64_t group_steps;
 };
 struct muster_schedule_totals muster_schedule_total(const struct muster_schedule *schedule);
 

@@ -36,43 +36,77 @@ uint64_t muster_memory_input_bytes(const struct muster_plan *plan, size_t elemen
     return most * element_size_bytes;
 }
 
-/* Elements that the busiest rank reads from all ranks together. */
-static uint64_t read_elements(const struct muster_plan *plan)
+static struct muster_memory_call call_of_plan(const struct muster_plan *plan,
+                                              size_t element_size_bytes)
 {
     const struct muster_shape shape = muster_plan_shape(plan);
-    uint32_t ranks = shape.ranks;
-    uint64_t input = muster_shape_input_count(&shape);
-    switch (plan->collective) {
+    return (struct muster_memory_call){
+        .collective = plan->collective,
+        .ranks = shape.ranks,
+        .input = muster_shape_input_count(&shape),
+        .output = muster_shape_output_count(&shape),
+        .keep_input = plan->keep_input,
+        .finish_together = plan->finish_together,
+        .largest_input = muster_memory_input_bytes(plan, element_size_bytes) / element_size_bytes,
+        .element_size_bytes = element_size_bytes};
+}
+
+struct muster_memory_call muster_memory_call_of(const struct muster_step *step, uint32_t members,
+                                                size_t element_size_bytes)
+{
+    static const enum muster_collective collectives[] = {
+        [MUSTER_STEP_GROUP_ALLREDUCE] = MUSTER_ALLREDUCE,
+        [MUSTER_STEP_GROUP_REDUCE_SCATTER] = MUSTER_REDUCE_SCATTER,
+        [MUSTER_STEP_GROUP_ALLGATHER] = MUSTER_ALLGATHER,
+        [MUSTER_STEP_GROUP_REDUCE] = MUSTER_REDUCE,
+        [MUSTER_STEP_GROUP_BROADCAST] = MUSTER_BROADCAST,
+        [MUSTER_STEP_GROUP_BARRIER] = MUSTER_BARRIER};
+    uint64_t count = step->span.count;
+    uint64_t share = (count + members - 1) / members;
+    uint64_t input = step->kind == MUSTER_STEP_GROUP_ALLGATHER ? share : count;
+    return (struct muster_memory_call){
+        .collective = collectives[step->kind],
+        .ranks = members,
+        .input = input,
+        .output = step->kind == MUSTER_STEP_GROUP_REDUCE_SCATTER ? share : count,
+        .largest_input = input,
+        .element_size_bytes = element_size_bytes};
+}
+
+/* Elements that the busiest rank reads from all ranks together. */
+static uint64_t read_elements(const struct muster_memory_call *call)
+{
+    switch (call->collective) {
     case MUSTER_BROADCAST:
-        return plan->count;
+        return call->input;
     case MUSTER_REDUCE_SCATTER:
-        return input / ranks * (ranks - 1);
+        return call->input / call->ranks * (call->ranks - 1);
     case MUSTER_ALLGATHER:
     case MUSTER_ALLGATHERV:
-        return muster_shape_output_count(&shape);
+        return call->output;
     default:
-        return input * (ranks - 1);
+        return call->input * (call->ranks - 1);
     }
 }
 
 /* Slots that the input fills one after the other. */
-static uint64_t windows_of(const struct muster_plan *plan, size_t element_size_bytes)
+static uint64_t windows_of(const struct muster_memory_call *call,
+                           const struct muster_memory_reach *reach)
 {
-    uint64_t bytes = muster_memory_input_bytes(plan, element_size_bytes);
-    uint64_t staging_bytes = plan->memory->staging_bytes;
+    uint64_t bytes = call->largest_input * call->element_size_bytes;
+    uint64_t staging_bytes = reach->staging_bytes;
     return bytes <= staging_bytes ? 1 : (bytes + staging_bytes - 1) / staging_bytes;
 }
 
 /* Signals are barriers of all ranks; calls are system calls. */
-static struct work work_of(const struct muster_plan *plan, enum muster_memory_method method,
+static struct work work_of(const struct muster_memory_call *call, enum muster_memory_method method,
                            uint64_t windows)
 {
-    const struct muster_shape shape = muster_plan_shape(plan);
-    uint32_t ranks = shape.ranks;
-    uint64_t input = muster_shape_input_count(&shape);
+    uint32_t ranks = call->ranks;
+    uint64_t input = call->input;
     uint64_t others = input - input / ranks; /* of an allreduce: the shares of all others */
-    bool reduces = muster_collective_reduces(plan->collective);
-    bool shared = plan->collective == MUSTER_ALLREDUCE;
+    bool reduces = muster_collective_reduces(call->collective);
+    bool shared = call->collective == MUSTER_ALLREDUCE;
     switch (method) {
     case MUSTER_MEMORY_SHARES:
         return (struct work){.signals = windows == 1 ? 2 : 1 + 2 * windows,
@@ -85,65 +119,84 @@ static struct work work_of(const struct muster_plan *plan, enum muster_memory_me
                                       .reduced = others}
                       : (struct work){.signals = 2,
                                       .calls = ranks - 1,
-                                      .copied = read_elements(plan),
-                                      .reduced = reduces ? read_elements(plan) : 0};
+                                      .copied = read_elements(call),
+                                      .reduced = reduces ? read_elements(call) : 0};
     default:
         return (struct work){.signals = 1,
-                             .copied = input + (reduces ? 0 : read_elements(plan)),
-                             .reduced = reduces ? read_elements(plan) : 0};
+                             .copied = input + (reduces ? 0 : read_elements(call)),
+                             .reduced = reduces ? read_elements(call) : 0};
     }
 }
 
 /* Ranks that share cores take turns, and so does their work. */
-static double predict_us(const struct muster_plan *plan, size_t element_size_bytes,
-                         const struct muster_cost_model *model, enum muster_memory_method method)
+static struct muster_memory_cost predict(const struct muster_memory_call *call,
+                                         const struct muster_memory_reach *reach,
+                                         const struct muster_cost_model *model,
+                                         enum muster_memory_method method)
 {
     const struct muster_core_figures *core = &model->core;
-    const struct work work = work_of(plan, method, windows_of(plan, element_size_bytes));
-    uint32_t ranks = plan->topology->ranks;
-    bool crowded = core->cores != 0 && core->cores < ranks;
-    double crowd = crowded ? (double)ranks / core->cores : 1;
+    const struct work work = work_of(call, method, windows_of(call, reach));
+    bool crowded = core->cores != 0 && core->cores < call->ranks;
+    double crowd = crowded ? (double)call->ranks / core->cores : 1;
     double signal_us = crowded ? SWITCH_US * crowd : SIGNAL_US;
     double copy = work.calls > 0 ? CALL_COPY : 1;
-    double busy_us = (double)work.calls * CALL_US +
-                     copy * muster_cost_bytes_us(work.copied, element_size_bytes, core->copy_GBps) +
-                     muster_cost_bytes_us(work.reduced, element_size_bytes, core->reduce_GBps);
+    double busy_us =
+        (double)work.calls * CALL_US +
+        copy * muster_cost_bytes_us(work.copied, call->element_size_bytes, core->copy_GBps) +
+        muster_cost_bytes_us(work.reduced, call->element_size_bytes, core->reduce_GBps);
     /* A rank that would finish early waits for one more signal. */
-    bool waits = plan->finish_together && !muster_collective_synchronizes(plan->collective);
-    return (double)(work.signals + (waits ? 1 : 0)) * signal_us + crowd * busy_us;
+    bool waits = call->finish_together && !muster_collective_synchronizes(call->collective);
+    double wait_us = (double)(work.signals + (waits ? 1 : 0)) * signal_us;
+    return (struct muster_memory_cost){.method = method,
+                                       .wait_us = wait_us,
+                                       .busy_us = busy_us,
+                                       .all_us = wait_us + crowd * busy_us};
 }
 
-static bool is_possible(const struct muster_plan *plan, size_t element_size_bytes,
-                        enum muster_memory_method method)
+static bool is_possible(const struct muster_memory_call *call,
+                        const struct muster_memory_reach *reach, enum muster_memory_method method)
 {
     if (method == MUSTER_MEMORY_BUFFERS) {
         /* A rank that gives up returns its buffers to its caller, who may change them while others
          * read. These find out before they return, but may have written to their own by then. */
-        return plan->memory->buffers && plan->collective != MUSTER_BARRIER && !plan->keep_input;
+        return reach->buffers && call->collective != MUSTER_BARRIER && !call->keep_input;
     }
     if (method == MUSTER_MEMORY_SHARES) {
-        return plan->collective == MUSTER_ALLREDUCE &&
-               windows_of(plan, element_size_bytes) <= WINDOWS_MAX;
+        return call->collective == MUSTER_ALLREDUCE && windows_of(call, reach) <= WINDOWS_MAX;
     }
-    return muster_memory_input_bytes(plan, element_size_bytes) <= plan->memory->staging_bytes;
+    return call->largest_input * call->element_size_bytes <= reach->staging_bytes;
+}
+
+bool muster_memory_find(const struct muster_memory_call *call,
+                        const struct muster_memory_reach *reach,
+                        const struct muster_cost_model *model, struct muster_memory_cost *ret_cost)
+{
+    bool found = false;
+    for (int i = MUSTER_MEMORY_STAGED; i <= MUSTER_MEMORY_BUFFERS; i++) {
+        enum muster_memory_method method = (enum muster_memory_method)i;
+        if (!is_possible(call, reach, method)) {
+            continue;
+        }
+        const struct muster_memory_cost cost = predict(call, reach, model, method);
+        if (!found || cost.all_us < ret_cost->all_us) {
+            *ret_cost = cost;
+            found = true;
+        }
+    }
+    return found;
 }
 
 bool muster_memory_choose(const struct muster_plan *plan, size_t element_size_bytes,
                           const struct muster_cost_model *model,
                           enum muster_memory_method *ret_method, double *ret_us)
 {
-    bool found = false;
-    for (int i = MUSTER_MEMORY_STAGED; plan->memory != NULL && i <= MUSTER_MEMORY_BUFFERS; i++) {
-        enum muster_memory_method method = (enum muster_memory_method)i;
-        if (!is_possible(plan, element_size_bytes, method)) {
-            continue;
-        }
-        double cost_us = predict_us(plan, element_size_bytes, model, method);
-        if (!found || cost_us < *ret_us) {
-            *ret_method = method;
-            *ret_us = cost_us;
-            found = true;
-        }
+    const struct muster_memory_call call = call_of_plan(plan, element_size_bytes);
+    struct muster_memory_cost cost;
+    if (plan->memory == NULL || plan->topology->hosts > 1 ||
+        !muster_memory_find(&call, plan->memory, model, &cost)) {
+        return false;
     }
-    return found;
+    *ret_method = cost.method;
+    *ret_us = cost.all_us;
+    return true;
 }

@@ -173,3 +173,14 @@ uint32_t muster_sim_pop(struct muster_simulation *sim)
     remove_at(sim, 0);
     return node;
 }
+
+void muster_sim_finish_step(struct muster_simulation *sim, uint32_t rank, uint32_t step,
+                            double at_us)
+{
+    uint32_t node = muster_sim_node_allocate(sim);
+    if (node != MUSTER_NOTHING) {
+        sim->nodes[node].rank = rank;
+        sim->nodes[node].step = step;
+        muster_sim_schedule(sim, node, MUSTER_SIM_WORK_DONE, at_us);
+    }
+}

@@ -108,10 +108,16 @@ static void load_message(const struct muster_simulation *sim, const struct muste
     raise(&own->round_us, message_us(sim, step, number, level, bytes));
 }
 
-static void load_local(const struct muster_simulation *sim, const struct muster_sim_step *step,
-                       struct rank_load *own)
+static void load_local(const struct muster_simulation *sim, uint32_t rank,
+                       const struct muster_sim_step *step, struct rank_load *own)
 {
     const struct muster_core_figures *core = &sim->model.core;
+    if (muster_sim_is_group(step)) {
+        double busy_us = muster_sim_group_busy_us(sim, rank, step);
+        own->core_us += busy_us;
+        raise(&own->round_us, busy_us);
+        return;
+    }
     double rate_GBps = step->kind == MUSTER_STEP_COPY ? core->copy_GBps : core->reduce_GBps;
     double work_us = muster_cost_bytes_us(step->count, sim->element_size_bytes, rate_GBps);
     own->core_us += work_us;
@@ -142,7 +148,7 @@ static double load_rank(const struct muster_simulation *sim, uint32_t number, st
         if (step->kind <= MUSTER_STEP_RECV_REDUCE) {
             load_message(sim, rank, step, number, &own, load);
         } else {
-            load_local(sim, step, &own);
+            load_local(sim, number, step, &own);
         }
     }
     end_round(&own);

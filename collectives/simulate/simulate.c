@@ -67,6 +67,7 @@ void muster_simulation_destroy(struct muster_simulation *simulation)
         free(simulation->ranks[rank].steps);
         free(simulation->ranks[rank].lanes);
         free(simulation->ranks[rank].times);
+        free(simulation->ranks[rank].group_steps);
     }
     muster_sim_cores_finish(simulation);
     muster_sim_network_finish(simulation);
@@ -123,7 +124,7 @@ static void store_steps(struct muster_sim_rank *rank, const struct muster_schedu
         bool begins = i == 0 || step[-1].lane != step->lane || step[-1].round != step->round;
         rank->steps[i] =
             (struct muster_sim_step){.count = step->span.count,
-                                     .peer = step->peer,
+                                     .peer = is_message(step->kind) ? step->peer : step->scope,
                                      .kind = step->kind,
                                      .lane = (uint8_t)step->lane,
                                      .begins_round = begins,
@@ -163,7 +164,7 @@ muster_status muster_simulation_add(struct muster_simulation *simulation,
     rank->lanes_left = schedule->lanes;
     rank->added = true;
     store_steps(rank, schedule);
-    return MUSTER_OK;
+    return muster_sim_groups_add(rank, schedule);
 }
 
 muster_status muster_simulation_add_all(struct muster_simulation *simulation, size_t algorithm,
@@ -229,17 +230,6 @@ bool muster_simulation_is_alike(const struct muster_simulation *one,
 
 /* Rounds -------------------------------------------------------------------------------------- */
 
-void muster_sim_finish_step(struct muster_simulation *sim, uint32_t rank, uint32_t step,
-                            double at_us)
-{
-    uint32_t node = muster_sim_node_allocate(sim);
-    if (node != MUSTER_NOTHING) {
-        sim->nodes[node].rank = rank;
-        sim->nodes[node].step = step;
-        muster_sim_schedule(sim, node, MUSTER_SIM_WORK_DONE, at_us);
-    }
-}
-
 static void post(struct muster_simulation *sim, uint32_t rank, uint32_t step)
 {
     const struct muster_sim_step *posted = &sim->ranks[rank].steps[step];
@@ -247,6 +237,8 @@ static void post(struct muster_simulation *sim, uint32_t rank, uint32_t step)
         muster_sim_post_send(sim, rank, step);
     } else if (is_message(posted->kind)) {
         muster_sim_post_receive(sim, rank, step);
+    } else if (muster_sim_is_group(posted)) {
+        muster_sim_try_group(sim, rank);
     } else {
         const struct muster_core_figures *core = &sim->model.core;
         double rate_GBps = posted->kind == MUSTER_STEP_COPY ? core->copy_GBps : core->reduce_GBps;
@@ -316,6 +308,10 @@ void muster_sim_step_done(struct muster_simulation *sim, uint32_t rank, uint32_t
     if (own->times != NULL) {
         own->times[step].end_us = sim->now_us;
     }
+    bool group = muster_sim_is_group(&own->steps[step]);
+    if (group) {
+        muster_sim_group_done(sim, rank);
+    }
     struct muster_sim_lane *lane = &own->lanes[own->steps[step].lane];
     if (step >= lane->next) {
         return; /* an early receive: its round has not begun */
@@ -325,9 +321,12 @@ void muster_sim_step_done(struct muster_simulation *sim, uint32_t rank, uint32_t
         lane->round++;
         if (lane->next == lane->end) {
             end_lane(sim, own);
-            return;
+            break;
         }
         start_round(sim, rank, lane);
+    }
+    if (group) {
+        muster_sim_try_group(sim, rank); /* one of another lane may have waited for this one */
     }
 }
 

@@ -7,6 +7,7 @@
  *   bursts.c              uplinks that let bursts pass
  *   core_sharing.c        the work of ranks on cores, own or shared
  *   message_flow.c        a message from posting to arrival
+ *   simulated_groups.c    group steps
  *   lower_bound.c         a time below which no run can finish
  *   simulated_faults.c    faults; which ranks wait for which when nothing more happens
  *
@@ -23,8 +24,8 @@
 /* What is stored of a step. */
 struct muster_sim_step {
     uint64_t count;
-    uint32_t peer;
-    uint8_t kind; /* enum muster_step_kind */
+    uint32_t peer; /* of a group step its enum muster_step_scope */
+    uint8_t kind;  /* enum muster_step_kind */
     uint8_t lane;
     bool begins_round : 1;
     bool early : 1; /* a receive that is posted one round early */
@@ -43,6 +44,10 @@ struct muster_sim_rank {
     struct muster_sim_step *steps;   /* [step_count]; NULL until its schedule is added */
     struct muster_sim_lane *lanes;   /* [lane_count] */
     struct muster_step_times *times; /* [step_count], with trace */
+    uint32_t *group_steps;           /* [group_count] in the order in which it performs them */
+    uint32_t group_count;
+    uint32_t group_next;
+    bool in_group; /* it performs group_steps[group_next] */
     uint32_t step_count;
     uint32_t lane_count;
     uint32_t lanes_left;
@@ -183,6 +188,9 @@ void muster_sim_node_free(struct muster_simulation *sim, uint32_t node);
 /* Schedules the node's event for this time, in place of one that is scheduled already. */
 void muster_sim_schedule(struct muster_simulation *sim, uint32_t node, uint8_t event, double at_us);
 void muster_sim_cancel(struct muster_simulation *sim, uint32_t node);
+/* Schedules the end of the step for this time. */
+void muster_sim_finish_step(struct muster_simulation *sim, uint32_t rank, uint32_t step,
+                            double at_us);
 /* Removes the earliest event from the queue, and returns its node. The queue must not be empty. */
 uint32_t muster_sim_pop(struct muster_simulation *sim);
 
@@ -240,11 +248,24 @@ struct muster_sim_busy muster_sim_busy(const struct muster_simulation *sim, uint
 double muster_sim_work_before(struct muster_simulation *sim, uint32_t rank, double span_us,
                               const struct muster_sim_busy *since, double work_us);
 
+/* simulated_groups.c */
+
+MUSTER_CHECKED muster_status muster_sim_groups_add(struct muster_sim_rank *rank,
+                                                   const struct muster_schedule *schedule);
+bool muster_sim_is_group(const struct muster_sim_step *step);
+/* Begins the rank's next group step if all members have come to it. To be called when the rank has
+ * come to a group step, and when it has finished one. */
+void muster_sim_try_group(struct muster_simulation *sim, uint32_t rank);
+/* The rank has finished its group step. */
+void muster_sim_group_done(struct muster_simulation *sim, uint32_t rank);
+/* A member of the group that the rank waits for; MUSTER_NOTHING: it waits for none. */
+uint32_t muster_sim_group_missing(const struct muster_simulation *sim, uint32_t rank);
+/* Work of one rank for the group step: no run takes less. */
+double muster_sim_group_busy_us(const struct muster_simulation *sim, uint32_t rank,
+                                const struct muster_sim_step *step);
+
 /* simulate.c */
 
-/* Schedules the end of the step for this time. */
-void muster_sim_finish_step(struct muster_simulation *sim, uint32_t rank, uint32_t step,
-                            double at_us);
 void muster_sim_step_done(struct muster_simulation *sim, uint32_t rank, uint32_t step);
 
 /* simulated_faults.c */

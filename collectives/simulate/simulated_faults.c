@@ -249,7 +249,8 @@ void muster_sim_stop_dead_flows(struct muster_simulation *sim)
 
 struct wait {
     uint32_t rank;
-    const struct muster_sim_step *step; /* NULL: it waits for no message */
+    const struct muster_sim_step *step; /* NULL: it waits for no rank */
+    uint32_t peer;                      /* the rank that it waits for */
     uint32_t round;
 };
 
@@ -264,14 +265,20 @@ static struct wait wait_of(const struct muster_simulation *sim, uint32_t rank)
         const struct muster_sim_lane *lane = &waiting->lanes[i];
         for (uint32_t j = lane->start; j < lane->next; j++) {
             const struct muster_sim_step *step = &waiting->steps[j];
-            if (step->done || step->kind > MUSTER_STEP_RECV_REDUCE) {
+            bool group = muster_sim_is_group(step);
+            if (step->done || (step->kind > MUSTER_STEP_RECV_REDUCE && !group)) {
                 continue;
             }
-            bool dead = muster_sim_link_dead_us(sim, rank, step->peer) <= sim->now_us;
+            uint32_t peer = group ? muster_sim_group_missing(sim, rank) : step->peer;
+            if (peer == MUSTER_NOTHING) {
+                continue;
+            }
+            bool dead = muster_sim_link_dead_us(sim, rank, peer) <= sim->now_us;
             int weight = dead ? 3 : step->kind == MUSTER_STEP_SEND ? 1 : 2;
             if (weight > best) {
                 best = weight;
                 wait.step = step;
+                wait.peer = peer;
                 wait.round = lane->round;
             }
         }
@@ -297,7 +304,7 @@ static struct wait find_cause(const struct muster_simulation *sim)
         if (wait.step == NULL) {
             continue;
         }
-        if (muster_sim_link_dead_us(sim, rank, wait.step->peer) <= sim->now_us) {
+        if (muster_sim_link_dead_us(sim, rank, wait.peer) <= sim->now_us) {
             return wait;
         }
         first = first.step == NULL ? wait : first;
@@ -325,7 +332,7 @@ static size_t name_cause(const struct muster_simulation *sim, const struct wait 
         }
         return 0;
     }
-    uint32_t peer = cause->step->peer;
+    uint32_t peer = cause->peer;
     if (is_dead(sim, peer)) {
         return advance(size, 0, snprintf(text, size, "rank %" PRIu32 " is dead", peer));
     }
@@ -356,7 +363,7 @@ static void list_others(const struct muster_simulation *sim, uint32_t except, ch
         }
         used = advance(size, used,
                        snprintf(text + used, size - used, "%s rank %" PRIu32 " for %" PRIu32,
-                                listed == 0 ? ";" : ",", rank, wait.step->peer));
+                                listed == 0 ? ";" : ",", rank, wait.peer));
         listed++;
     }
     if (more > 0) {
@@ -376,7 +383,9 @@ void muster_sim_explain(const struct muster_simulation *sim, char *ret_text, siz
                    snprintf(ret_text + used, size - used,
                             ": rank %" PRIu32 " waits for rank %" PRIu32 " (lane %u, round %" PRIu32
                             ": %s)",
-                            cause.rank, cause.step->peer, cause.step->lane, cause.round,
-                            cause.step->kind == MUSTER_STEP_SEND ? "send" : "receive"));
+                            cause.rank, cause.peer, cause.step->lane, cause.round,
+                            muster_sim_is_group(cause.step)        ? "group step"
+                            : cause.step->kind == MUSTER_STEP_SEND ? "send"
+                                                                   : "receive"));
     list_others(sim, cause.rank, ret_text + used, size - used);
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { LARGE = 300000, DESCRIPTORS_MAX = 256 };
@@ -118,6 +120,51 @@ static void a_fabric_may_end_right_after_members_were_dropped(void **state)
     rig_finish(&rig);
 }
 
+static uint32_t count_sockets(void)
+{
+    uint32_t count = 0;
+    struct stat stat;
+    for (int fd = 0; fd < DESCRIPTORS_MAX; fd++) {
+        count += fstat(fd, &stat) == 0 && S_ISSOCK(stat.st_mode);
+    }
+    return count;
+}
+
+/* The child lives until the pipe ends. Its parent's links go on; when a member of its parent dies,
+ * the peer sees the end of the connection. */
+static void a_child_of_fork_that_sleeps_does_not_hide_a_death(void **state)
+{
+    (void)state;
+    struct rig rig;
+    int pipe_ends[2];
+    int how = -1;
+    char byte = 0;
+    uint64_t sequence = 1;
+    uint32_t sockets = count_sockets();
+    rig_init(&rig, conformance_transport, 2);
+    rig_run(&rig, exchange_some, &sequence);
+    assert_int_equal(pipe(pipe_ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(pipe_ends[1]);
+        bool none = count_sockets() == sockets;
+        _exit(read(pipe_ends[0], &byte, 1) == 0 && none ? 0 : 1);
+    }
+    sequence++;
+    rig_run(&rig, exchange_some, &sequence);
+    struct rig_counter counter = {.left = 1};
+    struct muster_transfer receive = rig_receive(&rig, 1, ++sequence, &byte, 1);
+    rig_post(&rig, 0, &counter, &receive);
+    muster_fabric_kill(rig.fabrics[1]);
+    assert_int_equal(rig_wait(&rig, 0, &counter), MUSTER_REJOIN);
+    assert_non_null(strstr(counter.reason, "link to rank 1 (host host-1): "));
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+    rig_finish(&rig);
+}
+
 /* Each member is alone in the next generation. */
 static void part_from_all(struct rig *rig)
 {
@@ -129,8 +176,8 @@ static void part_from_all(struct rig *rig)
     }
 }
 
-/* A child of fork() keeps all connections of its parent open, and copies of the descriptors do the
- * same. An event on such a connection must not reach a link that is closed. */
+/* Another process may have copies of the descriptors, for example a child of clone() before
+ * it calls exec. An event on such a connection must not reach a link that is closed. */
 static void links_end_although_copies_of_their_descriptors_are_open(void **state)
 {
     (void)state;
@@ -473,6 +520,7 @@ const struct CMUnitTest conformance_members[] = {
     cmocka_unit_test(ranks_may_change_places),
     cmocka_unit_test(a_fabric_may_end_right_after_members_were_dropped),
     cmocka_unit_test(links_end_although_copies_of_their_descriptors_are_open),
+    cmocka_unit_test(a_child_of_fork_that_sleeps_does_not_hide_a_death),
     cmocka_unit_test(messages_that_arrive_before_their_generation_are_kept),
     cmocka_unit_test(messages_of_an_older_generation_are_dropped),
     cmocka_unit_test(a_death_ends_all_transfers_with_its_member),

@@ -6,16 +6,20 @@
  *
  * usage: contributions STOP-FILE   runs until the file exists; then prints one line and exits with
  * 0, or with 3 when it was asked to leave. A wrong sum makes it exit with 1 at once. With
- * CONTRIBUTIONS_SPARE=BYTES in the environment it registers one more buffer, of up to 64 bytes.
+ * CONTRIBUTIONS_SPARE=BYTES in the environment it registers one more buffer, of up to 64 bytes;
+ * with CONTRIBUTIONS_CHILD=1 it forks a child after its first step, which sleeps until SIGTERM.
  *
- * Lines on stdout: "first generation=G size=S at_ns=T" after the first step of a generation; "step
- * N" every 50 steps; "done steps=N digest=D" or "left steps=N digest=D" at the end.
+ * Lines on stdout: "child P" with the child's number; "first generation=G size=S at_ns=T" after the
+ * first step of a generation; "step N" every 50 steps; "done steps=N digest=D" or "left steps=N
+ * digest=D" at the end.
  */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,6 +32,7 @@ enum {
     ELEMENTS = SLOTS + 2,
     COMMIT_STEPS = 3, /* between commits, so that a death undoes some steps */
     PRINT_STEPS = 50,
+    CHILD_LIVES_S = 300,
     PACE_NS = 1000000, /* leaves time for other processes; nothing depends on it */
 };
 
@@ -44,6 +49,7 @@ struct worker {
     struct progress progress;
     int64_t ids[SLOTS]; /* of this generation, by global rank */
     int64_t local_sum, cross_sum;
+    pid_t child; /* 0: none */
 };
 
 static int64_t now_ns(void)
@@ -150,6 +156,30 @@ static muster_status step_once(muster_session *session, struct worker *worker, b
     return MUSTER_OK;
 }
 
+/* Like a data loader's worker. It does not outlive a test for long. */
+static void fork_child(struct worker *worker)
+{
+    fflush(stdout);
+    worker->child = fork();
+    if (worker->child == 0) {
+        (void)alarm(CHILD_LIVES_S);
+        for (;;) {
+            (void)pause();
+        }
+    }
+    printf("child %d\n", (int)worker->child);
+    fflush(stdout);
+}
+
+/* Hangs, if SIGTERM does not end the child. */
+static void end_child(const struct worker *worker)
+{
+    if (worker->child > 0) {
+        (void)kill(worker->child, SIGTERM);
+        (void)waitpid(worker->child, NULL, 0);
+    }
+}
+
 static void report(muster_session *session, const struct worker *worker, bool first)
 {
     if (first) {
@@ -174,6 +204,9 @@ static muster_status work(muster_session *session, void *user)
             break;
         }
         report(session, worker, first);
+        if (worker->child == 0 && getenv("CONTRIBUTIONS_CHILD") != NULL) {
+            fork_child(worker);
+        }
         if (stop || worker->progress.step % COMMIT_STEPS == 0) {
             status = muster_commit(session);
         }
@@ -231,6 +264,7 @@ int main(int argc, char **argv)
         return status == MUSTER_ENDED ? 3 : 2;
     }
     int exit_status = run(session, &worker);
+    end_child(&worker);
     muster_close(session);
     return exit_status;
 }

@@ -2,12 +2,15 @@
  * A worker for the tests of `muster run`: does steps with the others until a file exists.
  *
  * usage: run_steps STOP-FILE [ORDER STATUS]   After a good end the worker whose MUSTER_ORDER is
- * ORDER exits with STATUS.
+ * ORDER exits with STATUS. With RUN_STEPS_CHILD=group in the environment each worker forks a child
+ * after its first step, which sleeps until SIGTERM; with =session the child is in a session of its
+ * own, which no signal of the launcher reaches.
  *
- * Lines on stdout: "order=O pid=P"; "step generation=G size=S" after the first step of a
- * generation.
+ * Lines on stdout: "order=O pid=P"; "order=O child=P"; "step generation=G size=S" after the first
+ * step of a generation.
  */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +18,7 @@
 
 #include "worker/muster.h"
 
-enum { PACE_US = 2000, COMMIT_STEPS = 4 };
+enum { PACE_US = 2000, COMMIT_STEPS = 4, CHILD_LIVES_S = 300 };
 
 struct state {
     int64_t steps;
@@ -23,8 +26,26 @@ struct state {
 
 struct run {
     const char *stop_file;
+    const char *order;
+    bool has_child;
     struct state state;
 };
+
+static void fork_child(struct run *run, const char *kind)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        if (strcmp(kind, "session") == 0) {
+            (void)setsid();
+        }
+        (void)alarm(CHILD_LIVES_S);
+        for (;;) {
+            (void)pause();
+        }
+    }
+    run->has_child = true;
+    printf("order=%s child=%d\n", run->order, (int)child);
+}
 
 static muster_status work(muster_session *session, void *user)
 {
@@ -41,6 +62,10 @@ static muster_status work(muster_session *session, void *user)
         if (i == 0) {
             printf("step generation=%" PRIu64 " size=%u\n", muster_generation(session),
                    muster_size(session, MUSTER_GLOBAL));
+            const char *kind = getenv("RUN_STEPS_CHILD");
+            if (kind != NULL && !run->has_child) {
+                fork_child(run, kind);
+            }
         }
         run->state.steps++;
         if (run->state.steps % COMMIT_STEPS == 0 &&
@@ -57,9 +82,10 @@ int main(int argc, char **argv)
         return 64;
     }
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
-    const char *order = getenv("MUSTER_ORDER");
-    printf("order=%s pid=%d\n", order != NULL ? order : "?", (int)getpid());
-    struct run run = {.stop_file = argv[1]};
+    const char *given = getenv("MUSTER_ORDER");
+    const char *order = given != NULL ? given : "?";
+    printf("order=%s pid=%d\n", order, (int)getpid());
+    struct run run = {.stop_file = argv[1], .order = order};
     muster_session *session = NULL;
     muster_status status = muster_open(NULL, &session);
     if (status == MUSTER_OK) {
@@ -72,7 +98,7 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "%s: %s\n", muster_status_name(status), muster_last_error());
     }
     muster_close(session);
-    if (status == MUSTER_OK && argc == 4 && order != NULL && strcmp(order, argv[2]) == 0) {
+    if (status == MUSTER_OK && argc == 4 && strcmp(order, argv[2]) == 0) {
         return (int)strtol(argv[3], NULL, 10);
     }
     return status == MUSTER_OK || status == MUSTER_ENDED ? 0 : 1;

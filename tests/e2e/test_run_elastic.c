@@ -2,8 +2,10 @@
  * deaths, resizes and signals. */
 #include "tests/support/command.h"
 #include "tests/support/service.h"
+#include "worker/base/clock.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -17,7 +19,7 @@
 
 #include <cmocka.h>
 
-enum { ARGUMENTS_MAX = 32, PATH_SIZE = 256 };
+enum { ARGUMENTS_MAX = 32, PATH_SIZE = 256, GROUP_END_MS = 10000 /* of the launcher */ };
 
 /* A job under test, with a folder for its files. */
 struct job {
@@ -297,6 +299,60 @@ static pid_t find_musterd(pid_t launcher)
     return 0;
 }
 
+static pid_t child_of(struct job *job, int order)
+{
+    char text[64];
+    (void)snprintf(text, sizeof text, "order=%d child=", order);
+    await(job, text);
+    return number_after(job, text);
+}
+
+/* The children are in sessions of their own: the launcher ends no process group of theirs. They
+ * have its workers' pipes open. */
+static void children_that_outlive_their_workers_do_not_keep_a_job_from_ending(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    pid_t children[3];
+    assert_int_equal(setenv("RUN_STEPS_CHILD", "session", 1), 0);
+    start_job(&job, "-n 3 --min 1 --max 3", "");
+    assert_int_equal(unsetenv("RUN_STEPS_CHILD"), 0);
+    for (int i = 0; i < 3; i++) {
+        children[i] = child_of(&job, i);
+    }
+    assert_int_equal(kill(pid_of(&job, 1), SIGKILL), 0);
+    await(&job, "step generation=2");
+    create_stop_file(&job);
+    int64_t stopped_ms = muster_clock_ms();
+    end_job(&job, 0, &summary);
+    print_message("ended %" PRId64 " ms after the stop\n", muster_clock_ms() - stopped_ms);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(kill(children[i], SIGKILL), 0); /* alive until now */
+    }
+    finish_job(&job, summary);
+}
+
+/* The launcher waits for all processes of a worker's group, up to 10 s. */
+static void a_signal_ends_children_of_workers_at_once(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    assert_int_equal(setenv("RUN_STEPS_CHILD", "group", 1), 0);
+    start_job(&job, "-n 2", "");
+    assert_int_equal(unsetenv("RUN_STEPS_CHILD"), 0);
+    (void)child_of(&job, 0);
+    (void)child_of(&job, 1);
+    int64_t stopped_ms = muster_clock_ms();
+    assert_int_equal(kill(job.run.pid, SIGINT), 0);
+    end_job(&job, 128 + SIGINT, &summary);
+    int64_t took_ms = muster_clock_ms() - stopped_ms;
+    print_message("ended %" PRId64 " ms after the signal\n", took_ms);
+    assert_true(took_ms < GROUP_END_MS);
+    finish_job(&job, summary);
+}
+
 static void a_job_goes_on_without_its_server(void **state)
 {
     (void)state;
@@ -343,6 +399,8 @@ int main(void)
         cmocka_unit_test(a_job_below_its_minimum_waits_for_the_given_timeout),
         cmocka_unit_test(the_first_signal_is_a_planned_end),
         cmocka_unit_test(a_job_goes_on_without_its_server),
+        cmocka_unit_test(children_that_outlive_their_workers_do_not_keep_a_job_from_ending),
+        cmocka_unit_test(a_signal_ends_children_of_workers_at_once),
     };
     return cmocka_run_group_tests(tests, clear_environment, NULL);
 }

@@ -27,7 +27,7 @@ RULES = {
     "collectives/algorithms/": CORE + " collectives/call/ collectives/schedule/",
     "collectives/check/": CORE + " collectives/call/ collectives/schedule/",
     "collectives/simulate/": CORE + " collectives/call/ collectives/schedule/ collectives/algorithms/algorithm.h"
-                             " collectives/select/cost.h",
+                             " collectives/select/cost.h collectives/select/host_memory.h",
     "collectives/select/": CORE + " worker/base/statistics.h collectives/call/ collectives/schedule/ collectives/algorithms/algorithm.h"
                            " collectives/simulate/simulate.h",
     "collectives/draw/": CORE + " collectives/call/ collectives/schedule/ collectives/check/",
@@ -49,7 +49,7 @@ RULES = {
     "worker/fabric/": FLOOR + " worker/device/devices.h collectives/call/call.h collectives/call/range_list.h",
     "worker/executor/": FLOOR + " worker/device/devices.h worker/fabric/fabric.h collectives/call/ collectives/schedule/"
                         " collectives/reduce/",
-    "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h"
+    "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h worker/executor/executor_group.h"
                        " worker/executor/progress_engine.h collectives/",
     "worker/communicator/": FLOOR + " worker/fabric/fabric.h worker/executor/executor.h"
                             " worker/executor/progress_engine.h worker/context/context.h collectives/",
@@ -65,7 +65,8 @@ RULES = {
     "worker/cli/plan/": CLI + " collectives/",
     "worker/cli/timeline/": CLI,
     "worker/examples/": "muster.h",
-    "worker/muster.h": "muster_operations.h",
+    "worker/muster.h": "muster_collectives.h muster_operations.h",
+    "worker/muster_collectives.h": "",
     "worker/muster_operations.h": "",
 }
 # Pure: what they decide can be tested and replayed, because time and randomness come in as arguments.

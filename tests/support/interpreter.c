@@ -1,6 +1,9 @@
 /* Executes the schedules of all ranks, step by step, in one thread. */
 #include "tests/support/interpreter.h"
 
+#include "collectives/schedule/group_step.h"
+#include "tests/support/interpreter_parts.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,27 +12,8 @@
 
 enum { TRIES = 4 };
 
-/* One rank's memory, and which steps it has done. */
-struct machine {
-    const struct muster_schedule *schedule;
-    uint64_t *memory; /* of in and out */
-    uint64_t *in, *out, *scratch;
-    uint64_t *in_copy; /* as it was at the start */
-    bool *done;        /* [steps] */
-};
-
-struct run {
-    struct machine *machines;
-    uint32_t ranks;
-    uint32_t absent; /* does nothing; or `ranks` */
-    uint64_t *random;
-    test_early early; /* NULL: no receive is early */
-    bool mixes;       /* the result of a reduction depends on the order */
-    char *why;        /* the first error; empty: none yet */
-};
-
-__attribute__((format(printf, 2, 3))) static void wrong(const struct run *run, const char *format,
-                                                        ...)
+__attribute__((format(printf, 2, 3))) void test_run_wrong(const struct test_run *run,
+                                                          const char *format, ...)
 {
     if (run->why[0] == '\0') {
         va_list arguments;
@@ -39,7 +23,7 @@ __attribute__((format(printf, 2, 3))) static void wrong(const struct run *run, c
     }
 }
 
-static void *room(size_t count)
+void *test_run_room(size_t count)
 {
     void *items = calloc(count + 1, sizeof(uint64_t));
     if (items == NULL) {
@@ -54,20 +38,21 @@ static bool is_receive(const struct muster_step *step)
 }
 
 /* Where the elements are, or NULL and the run is wrong. */
-static uint64_t *place(const struct run *run, const struct machine *machine, unsigned buffer,
-                       uint64_t offset, uint64_t count)
+uint64_t *test_run_place(const struct test_run *run, const struct test_machine *machine,
+                         unsigned buffer, uint64_t offset, uint64_t count)
 {
     uint64_t *const bases[] = {machine->in, machine->out, machine->scratch};
     uint64_t all = muster_buffer_count(machine->schedule, buffer);
     if (buffer > MUSTER_SCRATCH || offset > all || count > all - offset) {
-        wrong(run, "rank %" PRIu32 ": out of bounds", machine->schedule->rank);
+        test_run_wrong(run, "rank %" PRIu32 ": out of bounds", machine->schedule->rank);
         return NULL;
     }
     return bases[buffer] + offset;
 }
 
 /* All earlier rounds of its lane are done; of an early receive, all but the one before. */
-static bool is_posted(const struct run *run, const struct machine *machine, size_t index)
+bool test_run_is_posted(const struct test_run *run, const struct test_machine *machine,
+                        size_t index)
 {
     const struct muster_step *step = &machine->schedule->steps[index];
     uint32_t ahead = run->early != NULL && run->early(machine->schedule, index) ? 1 : 0;
@@ -104,33 +89,34 @@ static uint64_t mix(uint64_t number)
     return mixed ^ mixed >> 31;
 }
 
-static void reduce(const struct run *run, uint64_t *target, const uint64_t *left,
-                   const uint64_t *right, uint64_t count)
+void test_run_reduce(const struct test_run *run, uint64_t *target, const uint64_t *left,
+                     const uint64_t *right, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
         target[i] = run->mixes ? mix(3 * left[i] + right[i]) : left[i] + right[i];
     }
 }
 
-static void do_local(const struct run *run, const struct machine *machine,
+static void do_local(const struct test_run *run, const struct test_machine *machine,
                      const struct muster_step *step)
 {
-    uint64_t *target = place(run, machine, step->target, step->at, step->span.count);
-    const uint64_t *source = place(run, machine, step->source, step->span.offset, step->span.count);
+    uint64_t *target = test_run_place(run, machine, step->target, step->at, step->span.count);
+    const uint64_t *source =
+        test_run_place(run, machine, step->source, step->span.offset, step->span.count);
     if (target == NULL || source == NULL) {
         return;
     }
     if (step->kind == MUSTER_STEP_COPY) {
         memmove(target, source, step->span.count * sizeof *target);
     } else {
-        reduce(run, target, target, source, step->span.count);
+        test_run_reduce(run, target, target, source, step->span.count);
     }
 }
 
-static void deliver(const struct run *run, const struct machine *machine,
+static void deliver(const struct test_run *run, const struct test_machine *machine,
                     const struct muster_step *step, const uint64_t *data)
 {
-    uint64_t *target = place(run, machine, step->target, step->at, step->span.count);
+    uint64_t *target = test_run_place(run, machine, step->target, step->at, step->span.count);
     if (target == NULL) {
         return;
     }
@@ -138,16 +124,17 @@ static void deliver(const struct run *run, const struct machine *machine,
         memmove(target, data, step->span.count * sizeof *target);
         return;
     }
-    const uint64_t *own = place(run, machine, step->source, step->span.offset, step->span.count);
+    const uint64_t *own =
+        test_run_place(run, machine, step->source, step->span.offset, step->span.count);
     if (own != NULL) {
-        reduce(run, target, own, data, step->span.count);
+        test_run_reduce(run, target, own, data, step->span.count);
     }
 }
 
 /* Does the receive with its send, if that one is posted. */
-static bool do_receive(const struct run *run, uint32_t rank, size_t index)
+static bool do_receive(const struct test_run *run, uint32_t rank, size_t index)
 {
-    const struct machine *machine = &run->machines[rank];
+    const struct test_machine *machine = &run->machines[rank];
     const struct muster_step *step = &machine->schedule->steps[index];
     size_t n = 0;
     for (size_t i = 0; i < index; i++) {
@@ -157,15 +144,16 @@ static bool do_receive(const struct run *run, uint32_t rank, size_t index)
     if (step->peer >= run->ranks || step->peer == run->absent) {
         return false;
     }
-    const struct machine *sender = &run->machines[step->peer];
+    const struct test_machine *sender = &run->machines[step->peer];
     size_t send = nth_send(sender->schedule, rank, step->lane, n);
-    if (send == SIZE_MAX || !is_posted(run, sender, send)) {
+    if (send == SIZE_MAX || !test_run_is_posted(run, sender, send)) {
         return false;
     }
     const struct muster_step *sent = &sender->schedule->steps[send];
-    const uint64_t *data = place(run, sender, sent->source, sent->span.offset, sent->span.count);
+    const uint64_t *data =
+        test_run_place(run, sender, sent->source, sent->span.offset, sent->span.count);
     if (sent->span.count != step->span.count) {
-        wrong(run, "rank %" PRIu32 ": a message of another size", rank);
+        test_run_wrong(run, "rank %" PRIu32 ": a message of another size", rank);
     } else if (data != NULL) {
         deliver(run, machine, step, data);
     }
@@ -173,12 +161,16 @@ static bool do_receive(const struct run *run, uint32_t rank, size_t index)
     return true;
 }
 
-static bool try_step(const struct run *run, uint32_t rank, size_t index)
+static bool try_step(const struct test_run *run, uint32_t rank, size_t index)
 {
-    const struct machine *machine = &run->machines[rank];
+    const struct test_machine *machine = &run->machines[rank];
     const struct muster_step *step = &machine->schedule->steps[index];
-    if (machine->done[index] || step->kind == MUSTER_STEP_SEND || !is_posted(run, machine, index)) {
+    if (machine->done[index] || step->kind == MUSTER_STEP_SEND ||
+        !test_run_is_posted(run, machine, index)) {
         return false;
+    }
+    if (muster_step_is_group(step)) {
+        return test_run_group_step(run, rank, index);
     }
     if (is_receive(step)) {
         machine->done[index] = do_receive(run, rank, index);
@@ -189,7 +181,7 @@ static bool try_step(const struct run *run, uint32_t rank, size_t index)
     return machine->done[index];
 }
 
-static bool do_one(const struct run *run, uint32_t rank)
+static bool do_one(const struct test_run *run, uint32_t rank)
 {
     size_t steps = run->machines[rank].schedule->step_count;
     size_t from = steps == 0 ? 0 : test_random_below(run->random, (uint32_t)steps);
@@ -201,7 +193,7 @@ static bool do_one(const struct run *run, uint32_t rank)
     return false;
 }
 
-static bool is_done(const struct machine *machine)
+static bool is_done(const struct test_machine *machine)
 {
     for (size_t i = 0; i < machine->schedule->step_count; i++) {
         if (!machine->done[i]) {
@@ -212,7 +204,7 @@ static bool is_done(const struct machine *machine)
 }
 
 /* Runs until no rank can do a step. */
-static void run_all(const struct run *run)
+static void run_all(const struct test_run *run)
 {
     for (bool moved = true; moved && run->why[0] == '\0';) {
         moved = false;
@@ -248,7 +240,7 @@ static void make_noise(uint64_t *memory, uint64_t count, uint64_t *random)
     }
 }
 
-static void open_machine(struct machine *machine, const struct test_job *job,
+static void open_machine(struct test_machine *machine, const struct test_job *job,
                          const struct muster_schedule *schedule, uint32_t rank, bool in_place,
                          uint64_t *random)
 {
@@ -257,21 +249,21 @@ static void open_machine(struct machine *machine, const struct test_job *job,
     uint64_t in = muster_shape_input_count(shape);
     uint64_t out = muster_shape_output_count(shape);
     machine->schedule = schedule;
-    machine->scratch = room(schedule->scratch_count);
-    machine->done = room(schedule->step_count);
-    machine->memory = room(2 * (in + out));
+    machine->scratch = test_run_room(schedule->scratch_count);
+    machine->done = test_run_room(schedule->step_count);
+    machine->memory = test_run_room(2 * (in + out));
     make_noise(machine->memory, 2 * (in + out), random);
     make_noise(machine->scratch, schedule->scratch_count, random);
     machine->out = machine->memory + (offset < 0 ? -offset : 0);
     machine->in = in_place ? machine->out + offset : machine->out + out;
-    machine->in_copy = room(in);
+    machine->in_copy = test_run_room(in);
     for (uint64_t i = 0; i < in && muster_shape_contributes(shape); i++) {
         machine->in[i] = contribution(rank, i);
     }
     memcpy(machine->in_copy, machine->in, in * sizeof *machine->in);
 }
 
-static void close_machine(struct machine *machine)
+static void close_machine(struct test_machine *machine)
 {
     free(machine->memory);
     free(machine->in_copy);
@@ -279,18 +271,19 @@ static void close_machine(struct machine *machine)
     free(machine->done);
 }
 
-static void compare(const struct run *run, const struct test_job *job, uint32_t rank, bool in_place)
+static void compare(const struct test_run *run, const struct test_job *job, uint32_t rank,
+                    bool in_place)
 {
-    const struct machine *machine = &run->machines[rank];
+    const struct test_machine *machine = &run->machines[rank];
     for (uint64_t i = 0; i < muster_shape_output_count(&job->shapes[rank]); i++) {
         if (machine->out[i] != expected(job, rank, i)) {
-            wrong(run, "rank %" PRIu32 ": output[%" PRIu64 "] is wrong", rank, i);
+            test_run_wrong(run, "rank %" PRIu32 ": output[%" PRIu64 "] is wrong", rank, i);
             return;
         }
     }
     if (!in_place && memcmp(machine->in, machine->in_copy,
                             muster_shape_input_count(&job->shapes[rank]) * sizeof(uint64_t)) != 0) {
-        wrong(run, "rank %" PRIu32 ": its input has changed", rank);
+        test_run_wrong(run, "rank %" PRIu32 ": its input has changed", rank);
     }
 }
 
@@ -307,9 +300,10 @@ static bool sizes_are_right(const struct test_job *job, const struct muster_sche
     return true;
 }
 
-static void open_machines(struct run *run, const struct test_job *job,
+static void open_machines(struct test_run *run, const struct test_job *job,
                           const struct muster_schedule *schedules, bool in_place)
 {
+    run->shapes = job->shapes;
     run->machines = calloc(job->ranks, sizeof *run->machines);
     if (run->machines == NULL) {
         abort();
@@ -319,7 +313,7 @@ static void open_machines(struct run *run, const struct test_job *job,
     }
 }
 
-static void close_machines(struct run *run)
+static void close_machines(struct test_run *run)
 {
     for (uint32_t rank = 0; rank < run->ranks; rank++) {
         close_machine(&run->machines[rank]);
@@ -329,12 +323,12 @@ static void close_machines(struct run *run)
 
 /* Without an absent rank all ranks must finish with the right results; with one, none may finish.
  */
-static void execute(struct run *run, const struct test_job *job,
+static void execute(struct test_run *run, const struct test_job *job,
                     const struct muster_schedule *schedules, bool in_place)
 {
     run->why[0] = '\0';
     if (!sizes_are_right(job, schedules)) {
-        wrong(run, "a schedule for other buffers");
+        test_run_wrong(run, "a schedule for other buffers");
         return;
     }
     open_machines(run, job, schedules, in_place);
@@ -342,7 +336,7 @@ static void execute(struct run *run, const struct test_job *job,
     bool all = run->absent == run->ranks;
     for (uint32_t rank = 0; rank < job->ranks; rank++) {
         if (rank != run->absent && is_done(&run->machines[rank]) != all) {
-            wrong(run, "rank %" PRIu32 " %s", rank, all ? "never ends" : "does not wait");
+            test_run_wrong(run, "rank %" PRIu32 " %s", rank, all ? "never ends" : "does not wait");
         }
         if (all) {
             compare(run, job, rank, in_place);
@@ -354,7 +348,8 @@ static void execute(struct run *run, const struct test_job *job,
 bool test_execute(const struct test_job *job, const struct muster_schedule *schedules,
                   bool in_place, uint64_t *random, char *ret_why)
 {
-    struct run run = {.ranks = job->ranks, .absent = job->ranks, .random = random, .why = ret_why};
+    struct test_run run = {
+        .ranks = job->ranks, .absent = job->ranks, .random = random, .why = ret_why};
     execute(&run, job, schedules, in_place);
     return ret_why[0] == '\0';
 }
@@ -372,7 +367,7 @@ bool test_executes_right(const struct test_job *job, const struct muster_schedul
         }
     }
     for (uint32_t absent = 0; collective == MUSTER_BARRIER && absent < job->ranks; absent++) {
-        struct run run = {.ranks = job->ranks, .absent = absent, .random = random, .why = why};
+        struct test_run run = {.ranks = job->ranks, .absent = absent, .random = random, .why = why};
         execute(&run, job, schedules, false);
         if (why[0] != '\0') {
             return false;
@@ -382,10 +377,10 @@ bool test_executes_right(const struct test_job *job, const struct muster_schedul
 }
 
 /* Elements of INPUT in place are as they were; those that OUTPUT has, too, may be results. */
-static void compare_input(const struct run *run, const struct test_job *job, uint32_t rank,
+static void compare_input(const struct test_run *run, const struct test_job *job, uint32_t rank,
                           bool results)
 {
-    const struct machine *machine = &run->machines[rank];
+    const struct test_machine *machine = &run->machines[rank];
     const struct muster_shape *shape = &job->shapes[rank];
     int64_t offset = muster_shape_in_place_offset(shape);
     int64_t outputs = (int64_t)muster_shape_output_count(shape);
@@ -398,14 +393,14 @@ static void compare_input(const struct run *run, const struct test_job *job, uin
         bool is_result =
             results && is_output && machine->in[i] == expected(job, rank, (uint64_t)element);
         if (machine->in[i] != machine->in_copy[i] && !is_result) {
-            wrong(run, "rank %" PRIu32 ": its input[%" PRIu64 "] has changed%s", rank, i,
-                  results ? "" : " early");
+            test_run_wrong(run, "rank %" PRIu32 ": its input[%" PRIu64 "] has changed%s", rank, i,
+                           results ? "" : " early");
         }
     }
 }
 
 /* As run_all(), but looks at the inputs after each pass. */
-static void run_and_compare(const struct run *run, const struct test_job *job)
+static void run_and_compare(const struct test_run *run, const struct test_job *job)
 {
     for (bool moved = true; moved && run->why[0] == '\0';) {
         moved = false;
@@ -425,7 +420,8 @@ bool test_keeps_promises(const struct test_job *job, const struct muster_schedul
     bool together = (promises & MUSTER_CHECK_FINISH_TOGETHER) != 0;
     ret_why[0] = '\0';
     for (uint32_t absent = 0; absent <= job->ranks; absent++) {
-        struct run run = {.ranks = job->ranks, .absent = absent, .random = random, .why = ret_why};
+        struct test_run run = {
+            .ranks = job->ranks, .absent = absent, .random = random, .why = ret_why};
         open_machines(&run, job, schedules, keeps);
         if (keeps) {
             run_and_compare(&run, job);
@@ -434,7 +430,7 @@ bool test_keeps_promises(const struct test_job *job, const struct muster_schedul
         }
         for (uint32_t rank = 0; together && absent < job->ranks && rank < job->ranks; rank++) {
             if (rank != absent && is_done(&run.machines[rank])) {
-                wrong(&run, "rank %" PRIu32 " does not wait", rank);
+                test_run_wrong(&run, "rank %" PRIu32 " does not wait", rank);
             }
         }
         close_machines(&run);
@@ -445,19 +441,19 @@ bool test_keeps_promises(const struct test_job *job, const struct muster_schedul
 bool test_execute_mixed(const struct test_job *job, bool in_place, test_early early,
                         uint64_t *random, uint64_t *ret_digest, char *ret_why)
 {
-    struct run run = {.ranks = job->ranks,
-                      .absent = job->ranks,
-                      .random = random,
-                      .early = early,
-                      .mixes = true,
-                      .why = ret_why};
+    struct test_run run = {.ranks = job->ranks,
+                           .absent = job->ranks,
+                           .random = random,
+                           .early = early,
+                           .mixes = true,
+                           .why = ret_why};
     ret_why[0] = '\0';
     open_machines(&run, job, job->schedules, in_place);
     run_all(&run);
     uint64_t digest = 0;
     for (uint32_t rank = 0; rank < job->ranks; rank++) {
         if (!is_done(&run.machines[rank])) {
-            wrong(&run, "rank %" PRIu32 " never ends", rank);
+            test_run_wrong(&run, "rank %" PRIu32 " never ends", rank);
         }
         for (uint64_t i = 0; i < job->schedules[rank].output_count; i++) {
             digest = mix(digest + run.machines[rank].out[i]);

@@ -175,8 +175,8 @@ void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, u
     }
 }
 
-struct muster_group_step memory_call_step(struct memory_call *call, int64_t deadline_ns,
-                                          muster_group_memory_check check, void *user)
+struct muster_group_launch memory_call_step(struct memory_call *call, int64_t deadline_ns,
+                                            muster_group_check check, void *user)
 {
     uint64_t in_count = muster_shape_input_count(&call->shape);
     uint64_t out_count = muster_shape_output_count(&call->shape);
@@ -193,11 +193,11 @@ struct muster_group_step memory_call_step(struct memory_call *call, int64_t dead
         .out = call->out,
         .deadline_ns = deadline_ns,
     };
-    return (struct muster_group_step){.launch = &call->launch,
-                                      .method = call->method,
-                                      .buffers = call->buffers,
-                                      .check = check,
-                                      .user = user};
+    return (struct muster_group_launch){.launch = &call->launch,
+                                        .method = call->method,
+                                        .buffers = call->buffers,
+                                        .check = check,
+                                        .user = user};
 }
 
 /* Checking ------------------------------------------------------------------------------------ */

@@ -33,8 +33,8 @@ void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, u
                       uint32_t ranks, bool buffers, uint64_t *memory, struct memory_call *ret_call);
 
 /* Borrows call->launch. */
-struct muster_group_step memory_call_step(struct memory_call *call, int64_t deadline_ns,
-                                          muster_group_memory_check check, void *user);
+struct muster_group_launch memory_call_step(struct memory_call *call, int64_t deadline_ns,
+                                            muster_group_check check, void *user);
 
 /* Check the output, or the input. False: ret_text (size bytes) says which element is wrong. */
 bool memory_call_check(const struct memory_call *call, char *ret_text, size_t size);

@@ -22,7 +22,7 @@ static struct {
     struct ibv_qp *pairs[PAIRS_MAX];
     uint32_t pair_count, regions, shared, pairs_left;
     size_t region_bytes;
-    bool fatal;
+    bool fatal, never_give_up;
 } spy = {.mutex = PTHREAD_MUTEX_INITIALIZER, .pairs_left = UINT32_MAX};
 
 static void count(uint32_t *counter, int change)
@@ -62,6 +62,17 @@ static int destroy_pair(struct ibv_qp *pair)
     int status = spy.real.destroy_qp(pair);
     (void)pthread_mutex_unlock(&spy.mutex);
     return status;
+}
+
+static int modify_pair(struct ibv_qp *pair, struct ibv_qp_attr *attributes, int mask)
+{
+    struct ibv_qp_attr changed = *attributes;
+    (void)pthread_mutex_lock(&spy.mutex);
+    if ((mask & IBV_QP_RETRY_CNT) != 0 && spy.never_give_up) {
+        changed.retry_cnt = 7;
+    }
+    (void)pthread_mutex_unlock(&spy.mutex);
+    return spy.real.modify_qp(pair, &changed, mask);
 }
 
 static struct ibv_mr *register_memory(struct ibv_pd *domain, void *address, size_t size, int access)
@@ -163,6 +174,7 @@ void verbs_spy_start(void)
     struct muster_verbs_library *table = (struct muster_verbs_library *)library;
     table->create_qp = create_pair;
     table->destroy_qp = destroy_pair;
+    table->modify_qp = modify_pair;
     table->reg_mr = register_memory;
     table->dereg_mr = deregister_memory;
     table->open_device = open_device;
@@ -228,6 +240,13 @@ void verbs_spy_limit_pairs(uint32_t more)
 {
     (void)pthread_mutex_lock(&spy.mutex);
     spy.pairs_left = more;
+    (void)pthread_mutex_unlock(&spy.mutex);
+}
+
+void verbs_spy_never_give_up(bool never)
+{
+    (void)pthread_mutex_lock(&spy.mutex);
+    spy.never_give_up = never;
     (void)pthread_mutex_unlock(&spy.mutex);
 }
 

@@ -30,6 +30,10 @@ void verbs_spy_break_pair(uint32_t index);
  * but the device's own. */
 void verbs_spy_limit_pairs(uint32_t more);
 
+/* Queue pairs that are connected from now on retransmit for ever, as Soft-RoCE does after seven
+ * retries; or give up as the transport asks them to. */
+void verbs_spy_never_give_up(bool never);
+
 /* From now on the event that a port went down is reported as a fatal error of the device. */
 void verbs_spy_make_fatal(bool fatal);
 

@@ -152,6 +152,27 @@ static void a_device_that_is_gone_ends_its_links(void **state)
     fail_and_repair(fail_device, "RDMA device rxe0: local catastrophic error", repair_device);
 }
 
+/* That of the receiver, which then returns credits for what it has received. */
+static void unplug_receiver(void)
+{
+    guest_plug(0, false);
+}
+
+static void plug_receiver_in(void)
+{
+    guest_plug(0, true);
+}
+
+static void a_port_that_stays_down_ends_links_that_the_device_keeps(void **state)
+{
+    (void)state;
+    verbs_spy_never_give_up(true);
+    fail_and_repair(unplug_receiver,
+                    "RDMA device rxe0: no acknowledgement, and its port 1 has been down for 8 s",
+                    plug_receiver_in);
+    verbs_spy_never_give_up(false);
+}
+
 static void a_port_that_went_down_is_noticed_and_tcp_is_used(void **state)
 {
     (void)state;
@@ -368,6 +389,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_cable_is_pulled_and_put_back),
         cmocka_unit_test(an_interface_goes_down_and_comes_back),
         cmocka_unit_test(a_device_that_is_gone_ends_its_links),
+        cmocka_unit_test(a_port_that_stays_down_ends_links_that_the_device_keeps),
         cmocka_unit_test(a_port_that_went_down_is_noticed_and_tcp_is_used),
         cmocka_unit_test_teardown(without_one_of_two_cables_the_link_goes_on_by_the_other,
                                   show_log),

@@ -1,4 +1,4 @@
-/* The floor: scoped clean-up. There are only these macros and AUTO_LOCK (thread.h). */
+/* The floor: scoped clean-up. There are only these, AUTO_LOCK and AUTO_CLOSE_GUARDED. */
 #ifndef MUSTER_WORKER_BASE_CLEANUP_H
 #define MUSTER_WORKER_BASE_CLEANUP_H
 

@@ -21,9 +21,9 @@
 struct muster_cached_operation {
     struct muster_request_key *key;                /* owned */
     struct muster_launch launch;                   /* the part that all launches of it share */
-    struct muster_operation *operation;            /* owned; NULL: it runs in shared memory */
+    struct muster_operation *operation;            /* owned */
     struct muster_operation_order order_of_blocks; /* owned */
-    enum muster_memory_method method;              /* then; else 0 */
+    enum muster_memory_method method;              /* of its group step, if it is one; else 0 */
     size_t algorithm;
     size_t element_size_bytes;
     bool autotuning; /* its algorithm is not final: each call gets the one that is being tried */

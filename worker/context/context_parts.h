@@ -10,7 +10,6 @@
  *   local_work.c            what a rank does alone before and after that
  *   ranges.c                calls on several ranges
  *   device_staging.c        buffers that are memory of a device
- *   shared_memory_launch.c  the operation in memory that the ranks share
  *   shared_memory_setup.c   creates that memory, by collectives of the context
  *   autotune.c              calls that try algorithms
  *   started_calls.c         calls in flight
@@ -29,8 +28,16 @@
 #include "worker/context/caller_order.h"
 #include "worker/context/context.h"
 #include "worker/context/device_staging.h"
-#include "worker/context/shared_memory_launch.h"
 #include "worker/context/started_calls.h"
+#include "worker/device/host/group_memory.h"
+#include "worker/executor/executor_group.h"
+
+/* The memory that the ranks of a context share. */
+struct muster_context_memory {
+    struct muster_group_memory *memory; /* owned; NULL: there is none */
+    struct muster_memory_reach reach;
+    struct muster_operation_group group; /* performs group steps in it */
+};
 
 /* Memory of one launch at a time; kept for the next one. */
 struct muster_scratch {

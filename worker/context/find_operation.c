@@ -79,7 +79,10 @@ muster_status muster_context_schedule(const struct muster_context *context,
                                       struct muster_cached_operation *made)
 {
     struct muster_schedule schedule;
-    TRY(muster_caller_order_schedule(made->algorithm, plan, &made->order_of_blocks, &schedule));
+    /* A group step is as it is: blocks in another order are copied. */
+    TRY(plan->memory != NULL ? muster_schedule_generate(made->algorithm, plan, &schedule)
+                             : muster_caller_order_schedule(made->algorithm, plan,
+                                                            &made->order_of_blocks, &schedule));
     made->step_count = schedule.step_count;
     if (__builtin_mul_overflow(schedule.scratch_count, made->element_size_bytes,
                                &made->scratch_bytes)) {
@@ -90,6 +93,7 @@ muster_status muster_context_schedule(const struct muster_context *context,
     uint64_t packs = schedule.input_count + schedule.output_count;
     const uint32_t *peers = muster_caller_order_peers(&context->order, plan, context->ranks);
     TRY(muster_operation_create(context->fabric, &schedule, peers, &made->operation));
+    muster_operation_set_group(made->operation, &context->shared.group, made->method);
     if (made->launch.packing.compression == 0) {
         return MUSTER_OK;
     }
@@ -126,12 +130,12 @@ static muster_status choose_and_schedule(struct muster_context *context,
     muster_context_count_packs(context, made, &plan);
     TRY(muster_plan_check(made->algorithm, &plan));
     made->launch.call.algorithm = (uint32_t)made->algorithm;
-    if (!muster_algorithm_uses_memory(made->algorithm) ||
-        !muster_memory_choose(&plan, made->element_size_bytes, &context->choices.model,
-                              &made->method, &unused_us)) {
-        return muster_context_schedule(context, &plan, made);
-    }
-    return MUSTER_OK;
+    struct muster_plan by_messages = plan;
+    by_messages.memory = NULL;
+    bool in_memory = muster_algorithm_uses_memory(made->algorithm) &&
+                     muster_memory_choose(&plan, made->element_size_bytes, &context->choices.model,
+                                          &made->method, &unused_us);
+    return muster_context_schedule(context, in_memory ? &plan : &by_messages, made);
 }
 
 /* made holds its key and its launch. */

@@ -1,6 +1,6 @@
 /*
- * Launches the operation of a request: gives it a number, prepares its input, runs it in
- * shared memory or by messages, finishes its output, and returns the status with an error text that
+ * Launches the operation of a request: gives it a number, prepares its input, runs it, finishes its
+ * output, and returns the status with an error text that
  * names the call.
  */
 #include <stdatomic.h>
@@ -82,17 +82,16 @@ muster_status muster_context_prepare(const struct muster_context *context,
     return MUSTER_OK;
 }
 
-/* Shared memory comes before messages even where the operation runs by messages: a rank that
- * disagrees may wait in the shared memory, and has to find out. */
+/* An operation that runs by messages is announced in the memory that the ranks share: a rank that
+ * disagrees may wait there, and has to find out. */
 static muster_status run(struct muster_context *context,
                          const struct muster_cached_operation *cached,
                          const struct muster_launch *launch, uint32_t *ret_suspect)
 {
-    if (context->shared.memory != NULL) {
-        TRY(muster_context_memory_run(&context->shared, launch, cached->method, ret_suspect));
+    if (context->shared.memory != NULL && cached->method == 0) {
+        TRY(muster_operation_group_announce(&context->shared.group, launch, ret_suspect));
     }
-    return cached->operation != NULL ? muster_operation_run(cached->operation, launch, ret_suspect)
-                                     : MUSTER_OK;
+    return muster_operation_run(cached->operation, launch, ret_suspect);
 }
 
 /* After a failure that the other ranks may not share, their operations and this rank's may no

@@ -6,6 +6,7 @@
 #include "worker/base/cores.h"
 #include "worker/base/status.h"
 #include "worker/context/context_parts.h"
+#include "worker/device/devices.h"
 
 struct setup {
     struct muster_context *context;
@@ -145,7 +146,7 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
     uint32_t unused = UINT32_MAX;
     uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
     uint32_t ranks = context->topology.ranks;
-    struct muster_context_memory shared = {.ranks = context->ranks, .fabric = context->fabric};
+    struct muster_context_memory shared = {.memory = NULL};
     const struct muster_group_memory_options options = {.rank = context->rank,
                                                         .ranks = ranks,
                                                         .names = context->ranks,
@@ -164,6 +165,11 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
         muster_group_memory_destroy(shared.memory);
         return status;
     }
+    shared.group = (struct muster_operation_group){.device = muster_devices_host(),
+                                                   .state = shared.memory,
+                                                   .buffers = shared.reach.buffers,
+                                                   .fabric = context->fabric,
+                                                   .ranks = context->ranks};
     muster_context_set_shared(context, &shared);
     return MUSTER_OK;
 }

@@ -7,7 +7,7 @@
 #ifndef MUSTER_WORKER_DEVICE_DEVICE_H
 #define MUSTER_WORKER_DEVICE_DEVICE_H
 
-#include "collectives/call/reduction.h"
+#include "collectives/call/launch.h"
 #include "worker/trace/timeline.h"
 
 #include <stdbool.h>
@@ -35,6 +35,19 @@ struct muster_combination {
     uint64_t count;                      /* of elements */
     struct muster_timeline *timeline;    /* where copies are recorded; or NULL */
     struct muster_timeline_operation of; /* for the timeline */
+};
+
+/* Called from time to time during a wait. Any status but MUSTER_OK ends the wait, and is what the
+ * group step returns; ret_suspect: the rank that is to blame, by its name. */
+typedef muster_status (*muster_group_check)(void *user, uint32_t *ret_suspect);
+
+/* One group step on one rank. All pointers are borrowed for the call. */
+struct muster_group_launch {
+    const struct muster_launch *launch; /* its call is compared with that of the other ranks */
+    unsigned method; /* how the device does it, by its own numbers; the same on all ranks */
+    bool buffers;    /* all ranks can read the buffers of all; the same on all ranks */
+    muster_group_check check;
+    void *user; /* of check */
 };
 
 /* One row of the registry. Every slot is filled; those marked (host) may be one of the functions
@@ -67,6 +80,20 @@ struct muster_device {
      * text says why. */
     muster_status (*export_pages)(const struct muster_device_memory *memory, const void *base,
                                   size_t size_bytes, int *ret_fd);
+    /* Group steps: collectives of ranks that have made a group of this device, each performed as
+     * one. `group` is this rank's part of it (of the host: struct muster_group_memory). Blocks
+     * until this rank's part is done. MUSTER_INVALID: the ranks call differently, and every rank
+     * that takes part gets this status. MUSTER_RETRY: the deadline has passed. MUSTER_REJOIN: a
+     * rank died or gave up, or `check` returned it. ret_suspect: the rank that died or is waited
+     * for, by its name, else unchanged. The input is intact, unless the call was in place. After
+     * MUSTER_RETRY and MUSTER_REJOIN this rank has left the group. */
+    muster_status (*run_group_step)(void *group, const struct muster_group_launch *step,
+                                    uint32_t *ret_suspect);
+    /* Announces an operation that runs by messages, so that ranks that perform a group step in its
+     * place end with MUSTER_INVALID. Waits until all ranks have begun the operation before. Of the
+     * launch only sequence, call and deadline_ns are used. Statuses as above. */
+    muster_status (*announce_to_group)(void *group, const struct muster_group_launch *step,
+                                       uint32_t *ret_suspect);
     /* What helps where an RDMA device cannot read this memory, as a sentence without its stop. */
     const char *rdma_advice;
 };
@@ -78,6 +105,11 @@ MUSTER_CHECKED muster_status muster_device_finish_on_host(const struct muster_de
                                                           const struct muster_reduction *reduction,
                                                           void *data, uint64_t count,
                                                           uint64_t contributions);
+
+/* The two slots of a device that has no groups: MUSTER_INVALID. */
+MUSTER_CHECKED muster_status muster_device_no_group_step(void *group,
+                                                         const struct muster_group_launch *step,
+                                                         uint32_t *ret_suspect);
 
 /* export_pages of a device that has no dma-bufs. */
 MUSTER_CHECKED muster_status muster_device_export_nothing(const struct muster_device_memory *memory,

@@ -48,6 +48,11 @@ bool muster_device_find(const void *data, struct muster_device_memory *ret_memor
     return false;
 }
 
+const struct muster_device *muster_devices_host(void)
+{
+    return registry.rows[ROW_host];
+}
+
 const struct muster_device *muster_device_of_places(const struct muster_device_place *places,
                                                     size_t count)
 {
@@ -56,7 +61,7 @@ const struct muster_device *muster_device_of_places(const struct muster_device_p
             return places[i].memory->device;
         }
     }
-    return registry.rows[ROW_host];
+    return muster_devices_host();
 }
 
 muster_status muster_devices_add(const struct muster_device *device)

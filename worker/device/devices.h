@@ -19,6 +19,9 @@ bool muster_devices_active(void);
 /* Finds the allocation of an address. False: it is memory of the host, or NULL. */
 bool muster_device_find(const void *data, struct muster_device_memory *ret_memory);
 
+/* Memory of the host. */
+const struct muster_device *muster_devices_host(void);
+
 /* The device of the first place that is not memory of the host; else the host. */
 const struct muster_device *muster_device_of_places(const struct muster_device_place *places,
                                                     size_t count);

@@ -95,4 +95,13 @@ muster_status muster_device_export_nothing(const struct muster_device_memory *me
     return muster_error_set(MUSTER_INVALID, "%zu bytes of %s: it has no dma-buf", size_bytes,
                             memory->device->name);
 }
+
+muster_status muster_device_no_group_step(void *group, const struct muster_group_launch *step,
+                                          uint32_t *ret_suspect)
+{
+    (void)group;
+    (void)ret_suspect;
+    return muster_error_set(MUSTER_INVALID, "%s: this device performs no group steps",
+                            muster_collective_name(step->launch->shape.collective));
+}
 /* NOLINTEND(readability-non-const-parameter) */

@@ -31,15 +31,18 @@
 #include <string.h>
 
 #include "collectives/reduce/reduce.h"
+#include "collectives/schedule/group_step.h"
 #include "worker/base/status.h"
 #include "worker/executor/executor_device.h"
+#include "worker/executor/executor_group.h"
 #include "worker/executor/executor_packs.h"
 #include "worker/executor/executor_ranges.h"
 #include "worker/trace/timeline.h"
 
 static bool is_local(const struct muster_step *step)
 {
-    return step->kind == MUSTER_STEP_COPY || step->kind == MUSTER_STEP_REDUCE;
+    return step->kind == MUSTER_STEP_COPY || step->kind == MUSTER_STEP_REDUCE ||
+           muster_step_is_group(step);
 }
 
 /* The fabric reads the flag under its lock; the owner clears it without the lock, hence the
@@ -67,6 +70,12 @@ static muster_status run_local_step(const struct muster_operation *operation,
 {
     char *target = address_of(operation, step->target, step->at);
     const char *source = address_of(operation, step->source, step->span.offset);
+    if (muster_step_is_group(step)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "%s of an operation in flight, or among other "
+                                "steps: no device performs it yet",
+                                muster_step_kind_name(step->kind));
+    }
     if (step->span.count == 0) {
         return MUSTER_OK;
     }
@@ -432,6 +441,9 @@ static muster_status drive(struct muster_operation *operation, const struct must
 muster_status muster_operation_run(struct muster_operation *operation,
                                    const struct muster_launch *launch, uint32_t *ret_suspect)
 {
+    if (operation->in_group && operation->group != NULL) {
+        return muster_operation_group_run(operation->group, launch, operation->method, ret_suspect);
+    }
     bool awake = false; /* done functions may set it until the operation is finished */
     muster_status status = drive(operation, launch, &awake);
     return muster_operation_finish(operation, status, ret_suspect);
@@ -441,6 +453,13 @@ bool muster_operation_reads_devices(const struct muster_operation *operation, ui
 {
     return muster_fabric_reads_devices(operation->fabric, generation, operation->peers,
                                        operation->peer_count);
+}
+
+void muster_operation_set_group(struct muster_operation *operation,
+                                const struct muster_operation_group *group, unsigned method)
+{
+    operation->group = group;
+    operation->method = method;
 }
 
 /* Making -------------------------------------------------------------------------------------- */
@@ -533,6 +552,7 @@ muster_status muster_operation_create(struct muster_fabric *fabric,
         muster_operation_destroy(operation);
         return muster_error_set(MUSTER_FATAL, "no memory for an operation of %zu steps", steps);
     }
+    operation->in_group = schedule->step_count == 1 && muster_step_is_group(&schedule->steps[0]);
     cut_lanes(operation, counts);
     list_peers(operation, counts);
     free(counts);

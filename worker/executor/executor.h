@@ -26,6 +26,12 @@ MUSTER_CHECKED muster_status muster_operation_create(struct muster_fabric *fabri
 MUSTER_CHECKED muster_status muster_operation_enable_packs(struct muster_operation *operation);
 void muster_operation_destroy(struct muster_operation *operation);
 
+/* The group that performs the operation's group step, which is its whole schedule, and how: the
+ * device's method. group is borrowed for the operation's life. Without one the operation fails. */
+struct muster_operation_group; /* executor_group.h */
+void muster_operation_set_group(struct muster_operation *operation,
+                                const struct muster_operation_group *group, unsigned method);
+
 /* Whether the links of the operation can read memory of a device now: then buffers of a launch may
  * lie there. */
 bool muster_operation_reads_devices(const struct muster_operation *operation, uint64_t generation);

@@ -10,6 +10,7 @@
 enum {
     LISTED_RANKS_MAX = 4, /* by an error text */
     ABORT_GRACE_MS = 10,  /* for aborts to leave */
+    PROBE_MS = 200,       /* for a member that is cut off; others answer within a round trip */
 };
 
 /* The ranks that the operation waits for. */
@@ -69,12 +70,19 @@ static muster_status report_deadline(const struct muster_operation *operation,
                                  awaited.ranks[i]);
     }
     *ret_suspect = awaited.ranks[0];
+    char probed[96] = "";
+    enum muster_probe_verdict verdict = muster_fabric_probe(
+        operation->fabric, operation->launch->generation, awaited.ranks[0], PROBE_MS);
+    if (verdict != MUSTER_PROBE_UNKNOWN) {
+        (void)snprintf(probed, sizeof probed, "; rank %u: %s", awaited.ranks[0],
+                       muster_probe_text(verdict));
+    }
     return muster_error_set(MUSTER_RETRY,
                             "the deadline passed while it waited for rank%s %s%s "
-                            "(lane %u, round %u: %s)",
+                            "(lane %u, round %u: %s)%s",
                             awaited.count == 1 ? "" : "s", list, awaited.more ? " and more" : "",
                             awaited.step->lane, awaited.step->round,
-                            awaited.step->kind == MUSTER_STEP_SEND ? "send" : "receive");
+                            awaited.step->kind == MUSTER_STEP_SEND ? "send" : "receive", probed);
 }
 
 /* Whether the reason came from a peer, which has put its own rank before it. */

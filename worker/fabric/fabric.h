@@ -313,6 +313,24 @@ bool muster_fabric_out_of_descriptors(struct muster_fabric *fabric, uint64_t gen
 uint32_t muster_fabric_connect_all(struct muster_fabric *fabric, uint64_t generation,
                                    int64_t deadline_ns);
 
+/* What a probe says of a member. */
+enum muster_probe_verdict {
+    MUSTER_PROBE_PENDING = 0, /* an answer that is still to come may decide; never returned here */
+    MUSTER_PROBE_THERE = 1,   /* its process runs, computes or is stopped */
+    MUSTER_PROBE_GONE = 2,
+    MUSTER_PROBE_CUT_OFF = 3,
+    MUSTER_PROBE_UNKNOWN = 4, /* no address could be dialled, or not all */
+};
+
+/* Finds out whether the process of a member is there, by a dial of the port at which it listens
+ * (address/probe.h); a verdict of the last second is used again. Blocks at most bound_ms, without
+ * the lock; drives no progress. UNKNOWN: also if the generation is over, or the rank is this
+ * member's own. */
+enum muster_probe_verdict muster_fabric_probe(struct muster_fabric *fabric, uint64_t generation,
+                                              uint32_t rank, uint32_t bound_ms);
+/* For error texts, after the member's name: "its process is gone". */
+const char *muster_probe_text(enum muster_probe_verdict verdict);
+
 /* Counters, for people and tests. */
 struct muster_fabric_figures {
     uint64_t links_opened, links_lost;

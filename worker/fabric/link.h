@@ -56,6 +56,8 @@ struct muster_link {
     uint32_t sends;                        /* posted, not done; the transport has them */
     bool marked;                           /* in fabric->marked */
     uint64_t last_generation;              /* in which this member was a peer */
+    enum muster_probe_verdict probed;      /* of the last probe; see fabric_probe.c */
+    int64_t probed_until_ns;               /* it is valid so long */
     struct muster_link *next_marked, *next; /* next: in fabric->retired_links */
     UT_hash_handle hh;                      /* fabric->by_member */
 };

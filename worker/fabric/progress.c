@@ -5,6 +5,7 @@
  */
 #include "worker/base/clock.h"
 #include "worker/base/core_move.h"
+#include "worker/base/fork_guard.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
 
@@ -101,10 +102,10 @@ void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watc
     if (watch->retired) {
         return;
     }
-    /* close() does not remove the descriptor from epoll while a child of fork() has it open, too.
-     */
+    /* close() does not remove the descriptor from epoll while another process has it open, too: a
+     * child of fork() closes its copies, but only when it runs. */
     (void)epoll_ctl(fabric->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
-    close(watch->fd);
+    muster_fork_guard_close(watch->fd);
     watch->fd = -1;
     watch->retired = true;
     watch->next = fabric->retired_watches;
@@ -562,8 +563,8 @@ muster_status muster_progress_init(struct muster_fabric *fabric)
     muster_spin_policy_init(&fabric->spin_policy, &muster_spin_on_links, &unknown);
     muster_mutex_init(&fabric->lock);
     pthread_cond_init(&fabric->idle, NULL);
-    fabric->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    fabric->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    fabric->epoll_fd = MUSTER_GUARDED(epoll_create1(EPOLL_CLOEXEC));
+    fabric->wake_fd = MUSTER_GUARDED(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (fabric->epoll_fd < 0 || fabric->wake_fd < 0) {
         return muster_error_errno(MUSTER_FATAL, "epoll and eventfd");
     }
@@ -579,10 +580,10 @@ void muster_progress_finish(struct muster_fabric *fabric)
     }
     free_retired(fabric);
     if (fabric->epoll_fd >= 0) {
-        close(fabric->epoll_fd);
+        muster_fork_guard_close(fabric->epoll_fd);
     }
     if (fabric->wake_fd >= 0) {
-        close(fabric->wake_fd);
+        muster_fork_guard_close(fabric->wake_fd);
     }
     pthread_cond_destroy(&fabric->idle);
     pthread_mutex_destroy(&fabric->lock);

@@ -1,6 +1,7 @@
 /* The watch over unmapped memory: one userfaultfd, its monitor thread, and the log of events. */
 #include "worker/memory/unmap_watch.h"
 
+#include "worker/base/fork_guard.h"
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
 
@@ -32,8 +33,7 @@ static struct {
     pthread_mutex_t start_mutex;
     uint32_t users;
     bool running;
-    bool refused;      /* it could not be started; tried again after the last release */
-    bool fork_handled; /* the handler is installed, once a process */
+    bool refused; /* it could not be started; tried again after the last release */
     pthread_t monitor;
     int wake; /* an eventfd that ends the monitor */
 
@@ -193,9 +193,6 @@ static int start_monitor(void)
  * (an errno), so that one clean-up serves for all. */
 static int start(void)
 {
-    if (!state.fork_handled) {
-        state.fork_handled = pthread_atfork(NULL, NULL, reset_in_child) == 0;
-    }
     int fd = open_userfaultfd();
     int failed = fd < 0 ? errno : 0;
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -207,7 +204,7 @@ static int start(void)
         state.fd = fd;
         state.pagemap = pagemap;
     }
-    failed = failed == 0 && !state.fork_handled ? ENOMEM : failed;
+    failed = failed == 0 && !muster_fork_guard_call_in_child(reset_in_child) ? ENOMEM : failed;
     failed = failed == 0 ? start_monitor() : failed;
     if (failed != 0) {
         AUTO_LOCK(&state.mutex);

@@ -9,6 +9,7 @@
 muster_status muster_register(muster_session *session, const char *name, void *data,
                               size_t size_bytes)
 {
+    TRY(muster_session_check_process(session));
     AUTO_LOCK(&session->state.mutex);
     return muster_state_register(&session->state, name, data, size_bytes);
 }
@@ -54,6 +55,7 @@ static muster_status copy_state(struct muster_session *session)
 
 muster_status muster_commit(muster_session *session)
 {
+    TRY(muster_session_check_process(session));
     AUTO_LOCK(&session->state.mutex);
     TRY(copy_state(session));
     bool change = false;
@@ -73,6 +75,7 @@ muster_status muster_commit(muster_session *session)
 
 muster_status muster_restore(muster_session *session)
 {
+    TRY(muster_session_check_process(session));
     AUTO_LOCK(&session->state.mutex);
     if (!session->state.has_copy) {
         return muster_error_set(MUSTER_INVALID, "restore: nothing was ever committed or synced");

@@ -1,6 +1,7 @@
 /* The generation guard: counts the calls that use the generation, and closes it to new ones. */
 #include "worker/session/generation_guard.h"
 
+#include "worker/base/fork_guard.h"
 #include "worker/base/thread.h"
 #include "worker/session/sigterm.h"
 
@@ -17,8 +18,24 @@ muster_status muster_session_ended_error_locked(const struct muster_session *ses
                : muster_error_set(MUSTER_ENDED, "job %s: %s", session->settings.job, session->why);
 }
 
+bool muster_session_is_inherited(const struct muster_session *session)
+{
+    return session->forks != muster_fork_guard_forks();
+}
+
+muster_status muster_session_check_process(const struct muster_session *session)
+{
+    return muster_session_is_inherited(session)
+               ? muster_error_set(MUSTER_INVALID,
+                                  "job %s: this process was forked from a member: it must not use "
+                                  "the session of its parent",
+                                  session->settings.job)
+               : MUSTER_OK;
+}
+
 muster_status muster_session_hold_generation(struct muster_session *session)
 {
+    TRY(muster_session_check_process(session));
     AUTO_LOCK(&session->mutex);
     if (session->stage == MUSTER_STAGE_LEFT) {
         return muster_session_ended_error_locked(session);

@@ -11,6 +11,11 @@
 /* True if this member is to leave: the program, the service or a SIGTERM has requested it. */
 bool muster_session_is_leaving(struct muster_session *session);
 
+/* MUSTER_INVALID in a child of fork(), which has neither the connections nor the threads of its
+ * parent's session, and may find its locks held: checked before the first lock. */
+bool muster_session_is_inherited(const struct muster_session *session);
+MUSTER_CHECKED muster_status muster_session_check_process(const struct muster_session *session);
+
 /* MUSTER_REJOIN: no generation is running at the moment. MUSTER_ENDED: there will be none. */
 MUSTER_CHECKED muster_status muster_session_hold_generation(struct muster_session *session);
 void muster_session_release_generation(struct muster_session *session);

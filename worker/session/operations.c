@@ -7,6 +7,7 @@
 
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
+#include "worker/base/fork_guard.h"
 #include "worker/base/thread.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
@@ -131,11 +132,23 @@ static muster_status consume_ended_locked(struct slot *slot)
     return status;
 }
 
+/* A child of fork() has none of its parent's operations; they stay allocated in its copy. */
+static void reset_in_child(void)
+{
+    muster_mutex_init(&table.mutex);
+    (void)pthread_cond_init(&table.changed, NULL);
+    table.slots = NULL;
+    table.count = 0;
+}
+
 /* Starting ---------------------------------------------------------------------------------------
  */
 
 static muster_status reserve_slot(uint32_t *ret_index)
 {
+    if (!muster_fork_guard_call_in_child(reset_in_child)) {
+        return muster_error_set(MUSTER_FATAL, "no memory for an operation in flight");
+    }
     AUTO_LOCK(&table.mutex);
     TRY(find_free_locked(ret_index));
     table.slots[*ret_index].state = SLOT_STARTING;

@@ -160,6 +160,7 @@ static bool has_left(struct muster_session *session)
 
 muster_status muster_session_rejoin(struct muster_session *session, bool force)
 {
+    TRY(muster_session_check_process(session));
     AUTO_LOCK(&session->rejoin_mutex);
     if (session->without_service) {
         return muster_session_rejoin_without_service(session, force);

@@ -12,6 +12,7 @@
 
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
+#include "worker/base/fork_guard.h"
 
 enum {
     BACKOFF_BASE_MS = 10,
@@ -110,9 +111,17 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
 {
     struct muster_client *client = user;
     (void)purpose;
-    int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    int fd = MUSTER_GUARDED(
+        socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol));
     client->socket_error = fd < 0 ? errno : 0;
     return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
+static int close_socket(void *unused, curl_socket_t fd)
+{
+    (void)unused;
+    muster_fork_guard_close(fd);
+    return 0;
 }
 
 static bool add_header(struct muster_client *client, const char *line)
@@ -179,6 +188,7 @@ static bool configure(struct muster_client *client)
            curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, client) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, close_socket) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_HTTPHEADER, client->headers) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, client->problem) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, append_body) == CURLE_OK &&

@@ -4,6 +4,7 @@
 
 #include "collectives/algorithms/algorithm.h"
 #include "worker/base/clock.h"
+#include "worker/base/fork_guard.h"
 #include "worker/base/thread.h"
 #include "worker/session/generation.h"
 #include "worker/session/generation_guard.h"
@@ -34,6 +35,7 @@ static struct muster_session *create(void)
     muster_state_init(&session->state);
     muster_figures_init(&session->figures);
     muster_random_uuid(session->member);
+    session->forks = muster_fork_guard_forks();
     return session;
 }
 
@@ -170,8 +172,8 @@ static void finish_operations(const struct muster_session *session)
 
 void muster_close(muster_session *session)
 {
-    if (session == NULL) {
-        return;
+    if (session == NULL || muster_session_is_inherited(session)) {
+        return; /* a child's copy is freed with the process */
     }
     finish_operations(session);
     muster_mutex_lock(&session->mutex);

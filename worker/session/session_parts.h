@@ -43,7 +43,8 @@ struct muster_generation {
 };
 
 struct muster_session {
-    struct muster_settings settings;     /* fixed by muster_open() */
+    struct muster_settings settings; /* fixed by muster_open() */
+    uint32_t forks;                  /* muster_fork_guard_forks() of the process that opened it */
     struct muster_client *caller_client; /* under client_mutex */
     struct muster_client *lease_client;  /* the lease thread's */
     pthread_t lease_thread;

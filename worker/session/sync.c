@@ -362,6 +362,7 @@ static muster_status sync_held(struct sync *sync)
 
 muster_status muster_sync(muster_session *session)
 {
+    TRY(muster_session_check_process(session));
     AUTO_LOCK(&session->state.mutex);
     TRY(muster_session_hold_generation(session));
     struct sync sync = {

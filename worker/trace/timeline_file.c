@@ -2,6 +2,7 @@
  */
 #include "worker/trace/timeline_file.h"
 
+#include "worker/base/fork_guard.h"
 #include "worker/base/log.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@ static const char list_end[] = "\n]\n";
 static bool end_file(struct muster_timeline_file *file, const char *what)
 {
     muster_log(MUSTER_LOG_WARN, "timeline %s: %s; nothing more is recorded", file->path, what);
-    (void)close(file->fd);
+    muster_fork_guard_close(file->fd);
     file->fd = -1;
     return false;
 }
@@ -131,7 +132,7 @@ bool muster_timeline_file_open(struct muster_timeline_file *file, const char *pr
      * writes.
      */
     (void)unlink(file->path);
-    file->fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    file->fd = MUSTER_GUARDED(open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file->fd < 0) {
         muster_log(MUSTER_LOG_WARN, "timeline %s: %s; nothing is recorded", file->path,
                    strerror(errno));
@@ -143,7 +144,7 @@ bool muster_timeline_file_open(struct muster_timeline_file *file, const char *pr
 void muster_timeline_file_finish(struct muster_timeline_file *file)
 {
     if (file->path != NULL && file->fd >= 0 && muster_timeline_file_flush(file)) {
-        (void)close(file->fd);
+        muster_fork_guard_close(file->fd);
     }
     for (int stage = 0; stage < MUSTER_TIMELINE_STAGES; stage++) {
         for (uint32_t i = 0; i < file->track_counts[stage]; i++) {

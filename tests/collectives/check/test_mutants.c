@@ -291,7 +291,7 @@ static bool recv_is_send(const struct muster_shape *shape, struct muster_step *s
 static bool kind_unknown(const struct muster_shape *shape, struct muster_step *step)
 {
     (void)shape;
-    step->kind = step->kind == MUSTER_STEP_SEND ? 0 : 6;
+    step->kind = step->kind == MUSTER_STEP_SEND ? 0 : MUSTER_STEP_GROUP_BARRIER + 1;
     return true;
 }
 

@@ -4,6 +4,7 @@
  * sent, and its header and its payload are received by a system call each.
  */
 #include "worker/base/cleanup.h"
+#include "worker/base/fork_guard.h"
 #include "worker/base/random.h"
 #include "worker/fabric/wire/common_link_operations.h"
 #include "worker/fabric/wire/whole_frames.h"
@@ -205,7 +206,8 @@ static int open_socket(const char *name, int (*begin)(int, const struct sockaddr
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
     memcpy(address.sun_path + 1, name, strlen(name)); /* behind a 0: the abstract name space */
-    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    AUTO_CLOSE_GUARDED int fd =
+        MUSTER_GUARDED(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     bool begun = fd >= 0 && begin(fd, (const struct sockaddr *)&address, size) == 0 &&
                  (begin == connect || listen(fd, SOMAXCONN) == 0);
     return begun ? TAKE_FD(fd) : -1;

@@ -3,7 +3,6 @@
  * second mapping of the same bytes, by which the device copies and reduces. It shows what a device
  * has to do itself. All of it is here and in one row of tests/support/devices.c.
  */
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +11,7 @@
 #include "collectives/reduce/reduce.h"
 #include "tests/support/devices.h"
 #include "worker/base/status.h"
+#include "worker/base/thread.h"
 #include "worker/device/devices.h"
 
 enum {
@@ -22,14 +22,15 @@ enum {
 
 /* Allocations are only added, one behind the other; a released one is marked. */
 static struct {
-    char *seen;  /* by programs; not accessible */
-    char *alias; /* the same bytes */
-    atomic_size_t used, count;
+    char *seen;            /* by programs; not accessible */
+    char *alias;           /* the same bytes */
+    pthread_mutex_t mutex; /* guards what follows */
+    size_t used, count;
     struct {
         size_t begin, size_bytes;
-        atomic_bool released;
+        bool released;
     } allocations[ALLOCATIONS_MAX];
-} arena;
+} arena = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static const struct muster_device toy_device;
 
@@ -50,7 +51,8 @@ static bool find(const void *data, struct muster_device_memory *ret_memory)
         return false;
     }
     size_t at = (size_t)((const char *)data - arena.seen);
-    for (size_t i = atomic_load(&arena.count); i-- > 0;) {
+    AUTO_LOCK(&arena.mutex);
+    for (size_t i = arena.count; i-- > 0;) {
         size_t begin = arena.allocations[i].begin;
         size_t end = begin + arena.allocations[i].size_bytes;
         if (at >= begin && at < end) {
@@ -58,7 +60,7 @@ static bool find(const void *data, struct muster_device_memory *ret_memory)
                                                         .begin = (uintptr_t)arena.seen + begin,
                                                         .end = (uintptr_t)arena.seen + end,
                                                         .id = i + 1};
-            return !atomic_load(&arena.allocations[i].released);
+            return !arena.allocations[i].released;
         }
     }
     return false;
@@ -112,6 +114,8 @@ static const struct muster_device toy_device = {
     .finish = finish,
     .wait = wait_for_work,
     .export_pages = muster_device_export_nothing,
+    .run_group_step = muster_device_no_group_step,
+    .announce_to_group = muster_device_no_group_step,
     .rdma_advice = "Use another device: this one is a toy",
 };
 
@@ -137,15 +141,14 @@ static void start(void)
 static void *allocate(size_t size_bytes)
 {
     size_t whole = (size_bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
-    size_t begin = atomic_fetch_add(&arena.used, whole);
-    size_t index = atomic_load(&arena.count);
-    do {
-        if (begin + whole > ARENA_BYTES || index == ALLOCATIONS_MAX) {
-            abort();
-        }
-    } while (!atomic_compare_exchange_weak(&arena.count, &index, index + 1));
-    arena.allocations[index].begin = begin;
-    arena.allocations[index].size_bytes = whole;
+    AUTO_LOCK(&arena.mutex);
+    size_t begin = arena.used;
+    if (begin + whole > ARENA_BYTES || arena.count == ALLOCATIONS_MAX) {
+        abort();
+    }
+    arena.used += whole;
+    arena.allocations[arena.count].begin = begin;
+    arena.allocations[arena.count++].size_bytes = whole;
     return arena.seen + begin;
 }
 
@@ -155,7 +158,8 @@ static void release(void *memory)
     if (!find(memory, &found)) {
         abort();
     }
-    atomic_store(&arena.allocations[found.id - 1].released, true);
+    AUTO_LOCK(&arena.mutex);
+    arena.allocations[found.id - 1].released = true;
 }
 
 static void *alias(const void *memory)

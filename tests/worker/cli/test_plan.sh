@@ -44,6 +44,16 @@ expect 0 'proven: allreduce .*, count 12, rounds ' allreduce --ranks 3 --count 1
 expect 0 'proven: reduce_scatter .*, 3 elements in blocks, ' reduce_scatter --ranks 2 --blocks 1,2 --check
 expect 0 'proven: alltoallv .*, 3 elements in blocks, ' alltoallv --ranks 2 --blocks 1,2 --check
 expect 0 'proven: .*, in place, ' allreduce --ranks 2 --in-place --check
+# Group steps, where the ranks of a host share memory.
+expect 0 'proven: allreduce host_memory, .* rounds 1, ' \
+    allreduce --ranks 4 --algorithm host_memory --shared-memory --check
+expect 0 '^  group allreduce  *a  *a$' allreduce --ranks 2 --algorithm host_memory --shared-memory
+expect 0 '"kind":"group_allreduce","count":4,"scope":"host"' \
+    allreduce --ranks 2 --algorithm host_memory --shared-memory --steps --json
+expect 0 'host_memory  *0.3. us  <- chosen' allreduce --ranks 2 --shared-memory --simulate
+expect 0 'group_allreduce over host of 4: input\[0..) to output\[0..)' \
+    allreduce --ranks 2 --shared-memory --rank 1
+expect 0 "gets the sum of its group" allreduce --ranks 2 --algorithm host_memory --shared-memory --svg -
 expect 0 'Exit status: 0 done' --help
 expect 0 '^allreduce  *ring_chunked  *two rings' --list
 expect 0 "^allreduce  *ring  *.*; also: NCCL's Ring, RING\$" --list

@@ -1,5 +1,7 @@
-/* Compressed calls: every algorithm, in place and not, with blocks that end within a pack. All
- * members get equal bits, and no element is farther from the exact result than muster.h says. */
+/* Compressed calls: every algorithm, in place and not, with blocks that end within a pack, on
+ * ranges that do, in any order of ranks, blocking, in flight and persistent, with inputs kept or
+ * not. All members get equal bits, and no element is farther from the exact result than
+ * muster_collectives.h says. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,23 +14,43 @@
 #include <cmocka.h>
 
 #include "collectives/call/compression.h"
-#include "collectives/call/request.h"
+#include "collectives/call/request_ranges.h"
 #include "tests/support/group.h"
 #include "tests/support/schedules.h"
+#include "worker/base/clock.h"
 
 enum { RANKS_MAX = 6, COUNT_MAX = 20011 };
+enum { CUTS = 24, GAP_MAX = 3 };
+enum { ABSENT_MS = 50 }; /* no result can come: the longer, the more a wrong member has done */
 
 static const muster_compression compressions[] = {
     MUSTER_COMPRESSION_BFLOAT16, MUSTER_COMPRESSION_FLOAT16, MUSTER_COMPRESSION_INT8};
+
+enum form { BLOCKS, STARTS, PERSISTS, FORMS };
 
 /* One call of all members. */
 struct trial {
     struct muster_request request; /* without buffers */
     char algorithm[MUSTER_ALGORITHM_NAME_SIZE];
     uint32_t ranks;
-    bool in_place, starts;
+    enum form form;
+    bool in_place;
+    bool cut;                              /* most members call on ranges, each on others */
     float *in[RANKS_MAX], *out[RANKS_MAX]; /* the longest that a collective has */
     float *results[RANKS_MAX];             /* in out[] */
+};
+
+/* Memory of a member that is cut into ranges. */
+struct cut {
+    float memory[COUNT_MAX + CUTS * GAP_MAX];
+    muster_range ranges[CUTS];
+};
+
+/* What a member calls on. */
+struct own_buffers {
+    float *in, *result;
+    bool cut;
+    struct cut *ins, *outs; /* the same in place */
 };
 
 static uint64_t seed;
@@ -55,42 +77,143 @@ static uint64_t output_count(const struct trial *trial)
     return block_of(trial, trial->request.collective == MUSTER_ALLGATHER);
 }
 
+/* Ranges of few elements and of many, in reverse order in memory. */
+static void make_cut(struct cut *cut, uint64_t count, uint64_t *random)
+{
+    float *next = cut->memory;
+    for (uint32_t i = 0; i < CUTS; i++) {
+        uint64_t most = i % 3 == 0 ? count : count < 300 ? count : 300;
+        cut->ranges[i].count =
+            i + 1 == CUTS ? count : test_random_below(random, (uint32_t)most + 1);
+        count -= cut->ranges[i].count;
+    }
+    for (uint32_t i = CUTS; i-- > 0;) {
+        cut->ranges[i].address = next;
+        next += cut->ranges[i].count + test_random_below(random, GAP_MAX + 1);
+    }
+}
+
+static void copy_in(struct cut *cut, const float *from)
+{
+    for (uint32_t i = 0; i < CUTS; i++) {
+        memcpy(cut->ranges[i].address, from, cut->ranges[i].count * sizeof(float));
+        from += cut->ranges[i].count;
+    }
+}
+
+static void copy_out(const struct cut *cut, float *to)
+{
+    for (uint32_t i = 0; i < CUTS; i++) {
+        memcpy(to, cut->ranges[i].address, cut->ranges[i].count * sizeof(float));
+        to += cut->ranges[i].count;
+    }
+}
+
+static void fill(const struct trial *trial, uint32_t rank, const struct own_buffers *own)
+{
+    for (uint64_t i = 0; i < input_count(trial); i++) {
+        own->in[i] = input_of(rank, i);
+    }
+    if (own->cut) {
+        copy_in(own->ins, own->in);
+    }
+}
+
+/* A persistent call is started twice. */
+static muster_status run_persistent(const struct trial *trial, struct group_member *member,
+                                    const struct muster_request *request,
+                                    const struct own_buffers *own)
+{
+    struct muster_started_call *call = NULL;
+    TRY(muster_context_make_persistent(member->contexts[MUSTER_GLOBAL], request, &call));
+    muster_status status = MUSTER_OK;
+    for (int i = 0; i < 2 && status == MUSTER_OK; i++) {
+        fill(trial, member->rank, own);
+        status = muster_started_call_start(call);
+        if (status == MUSTER_OK) {
+            status = muster_started_call_end(call, NULL);
+        }
+    }
+    muster_started_call_free(call);
+    return status;
+}
+
+static muster_status run(const struct trial *trial, struct group_member *member,
+                         const struct muster_request *request, const struct own_buffers *own)
+{
+    struct muster_context *context = member->contexts[MUSTER_GLOBAL];
+    struct muster_started_call *started = NULL;
+    if (trial->form == PERSISTS) {
+        return run_persistent(trial, member, request, own);
+    }
+    if (trial->form == BLOCKS) {
+        return muster_context_run(context, request, NULL);
+    }
+    TRY(muster_context_start(context, request, &started));
+    return muster_started_call_end(started, NULL);
+}
+
+/* Sets the member's buffers, or its ranges. */
+static void bind(struct trial *trial, uint32_t rank, struct own_buffers *own,
+                 struct muster_given_ranges *given, struct muster_request *request)
+{
+    uint64_t random = seed + trial->request.count + rank;
+    uint64_t offset = rank * request->count;
+    own->in = trial->in[rank];
+    own->result = trial->out[rank];
+    if (trial->in_place) {
+        own->in = trial->out[rank] + (request->collective == MUSTER_ALLGATHER ? offset : 0);
+        own->result += request->collective == MUSTER_REDUCE_SCATTER ? offset : 0;
+    }
+    trial->results[rank] = own->result;
+    request->in = own->in;
+    request->out = own->result;
+    own->cut = trial->cut && rank > 0;
+    if (own->cut) {
+        make_cut(own->ins, request->count, &random);
+        make_cut(own->outs, request->count, &random);
+        own->outs = trial->in_place ? own->ins : own->outs;
+        *given = (struct muster_given_ranges){.ins = own->ins->ranges,
+                                              .outs = own->outs->ranges,
+                                              .in_count = CUTS,
+                                              .out_count = CUTS};
+        request->ranges = given;
+    }
+}
+
 static void make_call(struct group_member *member, void *argument)
 {
     struct trial *trial = argument;
     uint32_t rank = member->rank;
     struct muster_request request = trial->request;
-    uint64_t own = rank * request.count;
+    struct muster_given_ranges given;
+    struct cut *cuts = calloc(2, sizeof *cuts);
+    struct own_buffers own = {.ins = cuts, .outs = cuts + 1};
+    if (cuts == NULL) {
+        group_fail(member, "no memory");
+        return;
+    }
     request.algorithm = trial->algorithm[0] != '\0' ? trial->algorithm : NULL;
     request.deadline_ns = group_deadline();
-    float *in = trial->in[rank];
-    trial->results[rank] = trial->out[rank];
-    if (trial->in_place) {
-        in = trial->out[rank] + (request.collective == MUSTER_ALLGATHER ? own : 0);
-        trial->results[rank] += request.collective == MUSTER_REDUCE_SCATTER ? own : 0;
-    }
-    for (uint64_t i = 0; i < input_count(trial); i++) {
-        in[i] = input_of(rank, i);
-    }
-    request.in = in;
-    request.out = trial->results[rank];
-    struct muster_started_call *started = NULL;
-    struct muster_context *context = member->contexts[MUSTER_GLOBAL];
-    muster_status status = trial->starts ? muster_context_start(context, &request, &started)
-                                         : muster_context_run(context, &request, NULL);
-    if (status == MUSTER_OK && trial->starts) {
-        status = muster_started_call_end(started, NULL);
-    }
-    if (status != MUSTER_OK) {
+    bind(trial, rank, &own, &given, &request);
+    fill(trial, rank, &own);
+    if (run(trial, member, &request, &own) != MUSTER_OK) {
         group_fail(member, "%s: %s", trial->algorithm, muster_last_error());
     }
+    if (own.cut) {
+        copy_out(own.outs, own.result);
+    }
+    if (own.cut && !trial->in_place) {
+        copy_out(own.ins, own.in);
+    }
     for (uint64_t i = 0; !trial->in_place && i < input_count(trial); i++) {
-        if (in[i] != input_of(rank, i)) {
+        if (own.in[i] != input_of(rank, i)) {
             group_fail(member, "%s: input %llu was changed", trial->algorithm,
                        (unsigned long long)i);
-            return;
+            break;
         }
     }
+    free(cuts);
 }
 
 /* The largest magnitude of this rank's inputs in the pack of the element. */
@@ -205,7 +328,10 @@ static bool draw(struct trial *trial, size_t algorithm, const struct muster_topo
         .compression = compressions[test_random_below(random, 3)],
     };
     trial->in_place = test_random_below(random, 2) == 0;
-    trial->starts = test_random_below(random, 3) == 0;
+    trial->form = (enum form)test_random_below(random, FORMS);
+    trial->cut = row->collective == MUSTER_ALLREDUCE && test_random_below(random, 2) == 0;
+    trial->request.keep_input = test_random_below(random, 3) == 0;
+    trial->request.finish_together = test_random_below(random, 3) == 0;
     muster_algorithm_print(algorithm, trial->algorithm, sizeof trial->algorithm);
     const struct muster_plan plan = {
         .collective = row->collective, .topology = topology, .count = trial->request.count};
@@ -214,14 +340,20 @@ static bool draw(struct trial *trial, size_t algorithm, const struct muster_topo
     return compressed && !row->memory && muster_algorithm_fits(algorithm, &plan, why, sizeof why);
 }
 
-static void run_all(enum group_transport transport, uint32_t hosts, const uint32_t *host_sizes)
+/* callers: as of group_start_shuffled(), or NULL. */
+static void run_all(enum group_transport transport, uint32_t hosts, const uint32_t *host_sizes,
+                    const uint32_t *callers)
 {
     struct group group;
-    struct trial trial = {.starts = false};
+    struct trial trial = {.form = BLOCKS};
     uint64_t random = seed;
     uint32_t tried = 0;
     uint32_t rounded = 0;
-    group_start(&group, transport, hosts, host_sizes, NULL);
+    if (callers != NULL) {
+        group_start_shuffled(&group, transport, hosts, host_sizes, callers, NULL);
+    } else {
+        group_start(&group, transport, hosts, host_sizes, NULL);
+    }
     trial.ranks = group.size;
     allocate(&trial);
     for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
@@ -245,19 +377,87 @@ static void every_algorithm_gives_equal_bits_within_the_bound(void **state)
     static const uint32_t ragged[] = {3, 1, 2};
     static const uint32_t two[] = {1, 1};
     (void)state;
-    run_all(GROUP_INPROC, 1, one_host);
-    run_all(GROUP_INPROC, 3, ragged);
-    run_all(GROUP_TCP, 2, two);
-    run_all(GROUP_TCP, 3, ragged);
-    run_all(GROUP_SHM, 1, one_host);
+    run_all(GROUP_INPROC, 1, one_host, NULL);
+    run_all(GROUP_INPROC, 3, ragged, NULL);
+    run_all(GROUP_TCP, 2, two, NULL);
+    run_all(GROUP_TCP, 3, ragged, NULL);
+    run_all(GROUP_SHM, 1, one_host, NULL);
 }
 
+static void so_it_does_in_any_order_of_ranks(void **state)
+{
+    static const uint32_t ragged[] = {3, 1, 2};
+    static const uint32_t even[] = {2, 2};
+    static const uint32_t mixed[] = {4, 0, 5, 2, 1, 3};
+    static const uint32_t dealt[] = {0, 2, 1, 3};
+    (void)state;
+    run_all(GROUP_INPROC, 3, ragged, mixed);
+    run_all(GROUP_INPROC, 2, even, dealt);
+    run_all(GROUP_TCP, 3, ragged, mixed);
+}
+
+/* Kept inputs ---------------------------------------------------------------------------------- */
+
+/* A call without its last member, and how many elements of the others have changed. */
+static void call_without_one(struct group_member *member, void *argument)
+{
+    struct trial *trial = argument;
+    uint32_t rank = member->rank;
+    struct muster_request request = trial->request;
+    if (rank + 1 == trial->ranks) {
+        return;
+    }
+    bool scatters = request.collective == MUSTER_REDUCE_SCATTER;
+    request.algorithm = trial->algorithm;
+    request.deadline_ns = muster_clock_after_ms(ABSENT_MS);
+    request.in = trial->in[rank];
+    request.out = trial->in[rank] + (scatters ? rank * request.count : 0);
+    for (uint64_t i = 0; i < input_count(trial); i++) {
+        trial->in[rank][i] = input_of(rank, i);
+    }
+    if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) == MUSTER_OK) {
+        group_fail(member, "%s: succeeded without a member", trial->algorithm);
+    }
+    for (uint64_t i = 0; i < input_count(trial); i++) {
+        if (trial->in[rank][i] != input_of(rank, i)) {
+            group_fail(member, "%s: element %llu has changed", trial->algorithm,
+                       (unsigned long long)i);
+            return;
+        }
+    }
+}
+
+static void no_kept_input_changes_before_all_members_have_called(void **state)
+{
+    static const uint32_t sizes[] = {2, 2};
+    uint64_t random = seed;
+    uint32_t tried = 0;
+    (void)state;
+    for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
+        struct group group;
+        struct trial trial = {.ranks = 4};
+        group_start(&group, GROUP_INPROC, 2, sizes, NULL);
+        allocate(&trial);
+        if (draw(&trial, algorithm, &group.topology, &random) &&
+            trial.request.collective != MUSTER_ALLGATHER) {
+            trial.request.keep_input = true;
+            group_each(&group, call_without_one, &trial);
+            tried++;
+        }
+        release(&trial);
+        group_finish(&group);
+    }
+    assert_true(tried > 10);
+}
+
+/* Choice --------------------------------------------------------------------------------------- */
+
 /* Runs one allreduce, and returns whether its result was rounded to the compression. */
-static bool is_compressed(enum group_transport transport, struct muster_request request,
-                          uint32_t ranks)
+static bool is_compressed_as(enum group_transport transport, struct muster_request request,
+                             uint32_t ranks, enum form form, bool cut)
 {
     struct group group;
-    struct trial trial = {.request = request, .ranks = ranks};
+    struct trial trial = {.request = request, .ranks = ranks, .form = form, .cut = cut};
     uint32_t sizes[RANKS_MAX] = {1, 1, 1, 1, 1, 1};
     if (transport == GROUP_MEMORY) {
         group_start_flat(&group, transport, ranks);
@@ -283,6 +483,12 @@ static bool is_compressed(enum group_transport transport, struct muster_request 
     return rounded;
 }
 
+static bool is_compressed(enum group_transport transport, struct muster_request request,
+                          uint32_t ranks)
+{
+    return is_compressed_as(transport, request, ranks, BLOCKS, false);
+}
+
 /* MAX of float32 is exact, so that any rounding shows. */
 static struct muster_request largest_request(uint64_t count)
 {
@@ -302,6 +508,12 @@ static void a_call_is_compressed_where_that_is_predicted_to_be_faster(void **sta
     assert_false(is_compressed(GROUP_INPROC, largest_request(1), 3));
     assert_false(is_compressed(GROUP_MEMORY, request, 3));
     assert_false(is_compressed(GROUP_INPROC, request, 1));
+    for (enum form form = BLOCKS; form < FORMS; form++) {
+        request.keep_input = request.finish_together = form != STARTS;
+        assert_true(is_compressed_as(GROUP_INPROC, request, 3, form, true));
+        assert_false(is_compressed_as(GROUP_INPROC, largest_request(1), 3, form, true));
+    }
+    request.keep_input = request.finish_together = false;
     request.compression = MUSTER_COMPRESSION_NONE;
     assert_false(is_compressed(GROUP_INPROC, request, 3));
     request.algorithm = "ring";
@@ -358,6 +570,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm_gives_equal_bits_within_the_bound),
+        cmocka_unit_test(so_it_does_in_any_order_of_ranks),
+        cmocka_unit_test(no_kept_input_changes_before_all_members_have_called),
         cmocka_unit_test(a_call_is_compressed_where_that_is_predicted_to_be_faster),
         cmocka_unit_test(calls_that_cannot_be_compressed_are_refused),
     };

@@ -230,6 +230,7 @@ static void a_stopped_process_is_named_at_the_deadline(void **state)
         }
         assert_int_equal(board->statuses[i], MUSTER_REJOIN);
         assert_non_null(strstr(board->texts[i], "the deadline passed while it waited for rank"));
+        assert_non_null(strstr(board->texts[i], ": its process is there"));
         assert_true(board->result_right[i]);
         assert_true(board->input_intact[i]);
         suspected = suspected || board->suspects[i] == VICTIM;

@@ -235,6 +235,21 @@ static void an_empty_schedule_succeeds(void **state)
     free(parts);
 }
 
+static void a_group_step_without_a_group_is_refused_by_name(void **state)
+{
+    (void)state;
+    struct group group;
+    struct part *parts = new_parts(2);
+    add(&parts[0], (struct muster_step){.kind = MUSTER_STEP_GROUP_ALLREDUCE,
+                                        .target = MUSTER_OUTPUT,
+                                        .span = {.count = 1}});
+    group_start_flat(&group, GROUP_INPROC, 2);
+    assert_int_equal(run_part(&group.members[0], &parts[0], 1), MUSTER_INVALID);
+    assert_non_null(strstr(parts[0].text, "group_allreduce"));
+    group_finish(&group);
+    free(parts);
+}
+
 static void a_receive_of_an_empty_message_waits_for_it(void **state)
 {
     (void)state;
@@ -364,6 +379,7 @@ int main(void)
         cmocka_unit_test(a_received_message_is_reduced_with_the_input),
         cmocka_unit_test(a_schedule_of_local_steps_runs_on_one_rank),
         cmocka_unit_test(an_empty_schedule_succeeds),
+        cmocka_unit_test(a_group_step_without_a_group_is_refused_by_name),
         cmocka_unit_test(a_receive_of_an_empty_message_waits_for_it),
         cmocka_unit_test(a_passed_deadline_names_the_rank_that_is_waited_for),
         cmocka_unit_test(a_receive_into_an_unused_target_is_posted_a_round_early),

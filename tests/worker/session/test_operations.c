@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/crew.h"
 #include "tests/support/schedules.h"
@@ -307,6 +309,40 @@ static void test_a_session_closes_with_an_operation_in_flight(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
+/* A child of a member with an operation in flight. */
+static void fork_in_flight(struct crew_member *member)
+{
+    struct buffers buffers;
+    muster_operation operation = 0;
+    muster_operation second = 0;
+    int ended = -1;
+    fill(&buffers, 0);
+    MEMBER_OK(member, start_sum(member->session, &buffers, &operation));
+    pid_t child = fork();
+    MEMBER_CHECK(member, child >= 0);
+    if (child == 0) {
+        int done = 0;
+        _exit(muster_wait(operation) != MUSTER_INVALID ||
+              muster_test(operation, &done) != MUSTER_INVALID ||
+              start_sum(member->session, &buffers, &second) != MUSTER_INVALID);
+    }
+    MEMBER_CHECK(member, waitpid(child, &ended, 0) == child);
+    MEMBER_CHECK(member, ended == 0);
+    MEMBER_OK(member, muster_wait(operation));
+    MEMBER_CHECK(member, is_sum(&buffers, 0, 2));
+}
+
+static void test_a_child_of_fork_has_no_operations(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = group_service.url,
+                        .job = "fork",
+                        .count = 2,
+                        .hosts = 1,
+                        .function = fork_in_flight};
+    assert_int_equal(crew_run(&crew), 0);
+}
+
 /* Two threads of a member, one in each scope. */
 struct worker {
     muster_session *session;
@@ -500,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_a_persistent_operation_is_started_again_and_again),
         cmocka_unit_test(test_an_operation_ends_with_its_generation),
         cmocka_unit_test(test_a_session_closes_with_an_operation_in_flight),
+        cmocka_unit_test(test_a_child_of_fork_has_no_operations),
         cmocka_unit_test(test_two_threads_have_operations_in_flight_in_two_scopes),
         cmocka_unit_test(test_no_handle_and_no_wait_is_left_after_random_uses_and_a_death),
     };

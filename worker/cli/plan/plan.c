@@ -20,6 +20,7 @@ enum {
     KEY_BLOCKS,
     KEY_ROOT,
     KEY_IN_PLACE,
+    KEY_SHARED_MEMORY,
     KEY_KEEP_INPUT,
     KEY_FINISH_TOGETHER,
     KEY_RANK,
@@ -78,6 +79,8 @@ static const struct argp_option options_table[] = {
      1},
     {"root", KEY_ROOT, "R", 0, "The root, for collectives that have one (default 0)", 1},
     {"in-place", KEY_IN_PLACE, NULL, 0, "Use one buffer for input and output", 1},
+    {"shared-memory", KEY_SHARED_MEMORY, NULL, 0,
+     "The ranks of a host share memory, in which group steps are performed", 1},
     {"keep-input", KEY_KEEP_INPUT, NULL, 0,
      "The same, and partial results go through scratch, so that the buffer gets results only", 1},
     {"finish-together", KEY_FINISH_TOGETHER, NULL, 0,
@@ -135,6 +138,8 @@ static const char **find_text(struct muster_plan_options *options, int key)
 static bool *find_switch(struct muster_plan_options *options, int key)
 {
     switch (key) {
+    case KEY_SHARED_MEMORY:
+        return &options->shared_memory;
     case KEY_IN_PLACE:
         return &options->in_place;
     case KEY_KEEP_INPUT:
@@ -227,6 +232,7 @@ static void write_command(const struct muster_plan_options *options, char *text,
                  {" --root ", options->root},
                  {" --rank ", options->rank},
                  {" --in-place", options->in_place ? "" : NULL},
+                 {" --shared-memory", options->shared_memory ? "" : NULL},
                  {" --keep-input", options->keep_input ? "" : NULL},
                  {" --finish-together", options->finish_together ? "" : NULL},
                  {" --simulate", options->simulate ? "" : NULL}};

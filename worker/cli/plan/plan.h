@@ -21,6 +21,7 @@ enum {
 struct muster_plan_options {
     const char *collective, *ranks, *hosts, *racks, *algorithm, *count, *blocks, *root, *rank, *svg;
     bool check, list, formulas, steps, simulate, table, json, in_place, keep_input, finish_together;
+    bool shared_memory;
 };
 
 struct muster_plan_request {

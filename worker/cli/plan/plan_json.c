@@ -1,5 +1,7 @@
 /* muster plan: the list of algorithms, and all output as JSON, one object a line. */
 #include "worker/cli/plan/plan.h"
+
+#include "collectives/schedule/group_step.h"
 #include "worker/cli/print.h"
 
 #include <inttypes.h>
@@ -107,26 +109,24 @@ muster_status muster_plan_print_time_json(const struct muster_plan_request *requ
 /* Fields that the kind of step does not use are left out, and times without --simulate. */
 static json_t *pack_step(const struct muster_plan_scene *scene, uint32_t rank, size_t index)
 {
-    static const char *const kinds[] = {[MUSTER_STEP_SEND] = "send",
-                                        [MUSTER_STEP_RECV] = "recv",
-                                        [MUSTER_STEP_RECV_REDUCE] = "recv_reduce",
-                                        [MUSTER_STEP_COPY] = "copy",
-                                        [MUSTER_STEP_REDUCE] = "reduce"};
     const struct muster_step *step = &scene->set->schedules[rank].steps[index];
-    bool message = step->kind <= MUSTER_STEP_RECV_REDUCE;
-    bool reads = step->kind != MUSTER_STEP_RECV;
-    bool writes = step->kind != MUSTER_STEP_SEND;
+    const struct muster_step_ranges ranges =
+        muster_step_ranges(&scene->set->shapes[rank], &scene->set->schedules[rank], step);
+    bool group = muster_step_is_group(step);
+    bool peer = muster_step_is_message(step) || muster_step_has_root(step);
+    bool reads = ranges.reads;
+    bool writes = ranges.writes;
     struct muster_step_times times = {0};
     if (scene->times != NULL) {
         times = muster_simulation_times(scene->times->simulation, rank)[index];
     }
-    return json_pack("{s:I, s:I, s:I, s:s, s:I, s:o*, s:o*, s:o*, s:o*, s:o*, s:o*, s:o*}", "rank",
-                     (json_int_t)rank, "lane", (json_int_t)step->lane, "round",
-                     (json_int_t)step->round, "kind", kinds[step->kind], "count",
-                     (json_int_t)step->span.count, "peer",
-                     message ? json_integer(step->peer) : NULL, "source",
-                     reads ? json_string(muster_buffer_name(step->source)) : NULL, "offset",
-                     reads ? json_integer((json_int_t)step->span.offset) : NULL, "target",
+    return json_pack("{s:I, s:I, s:I, s:s, s:I, s:o*, s:o*, s:o*, s:o*, s:o*, s:o*, s:o*, s:o*}",
+                     "rank", (json_int_t)rank, "lane", (json_int_t)step->lane, "round",
+                     (json_int_t)step->round, "kind", muster_step_kind_name(step->kind), "count",
+                     (json_int_t)step->span.count, "peer", peer ? json_integer(step->peer) : NULL,
+                     "scope", group ? json_string(muster_step_scope_name(step->scope)) : NULL,
+                     "source", reads ? json_string(muster_buffer_name(step->source)) : NULL,
+                     "offset", reads ? json_integer((json_int_t)step->span.offset) : NULL, "target",
                      writes ? json_string(muster_buffer_name(step->target)) : NULL, "at",
                      writes ? json_integer((json_int_t)step->at) : NULL, "start_us",
                      scene->times != NULL ? json_real(times.start_us) : NULL, "end_us",

@@ -222,6 +222,8 @@ static muster_status parse_call(const struct muster_plan_options *options,
 {
     struct muster_plan *plan = &request->plan;
     uint32_t last = request->topology.ranks - 1;
+    static const struct muster_memory_reach reach = {.staging_bytes = 256 << 10, .buffers = true};
+    plan->memory = options->shared_memory ? &reach : NULL;
     plan->in_place = options->in_place || options->keep_input;
     plan->keep_input = options->keep_input;
     plan->finish_together = options->finish_together;

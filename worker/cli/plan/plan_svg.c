@@ -41,7 +41,14 @@ static void print_tip(const struct muster_plan_svg *svg, size_t number, const ch
                                         [MUSTER_STEP_RECV] = "receives",
                                         [MUSTER_STEP_RECV_REDUCE] = "receives and adds",
                                         [MUSTER_STEP_COPY] = "copies",
-                                        [MUSTER_STEP_REDUCE] = "adds"};
+                                        [MUSTER_STEP_REDUCE] = "adds",
+                                        [MUSTER_STEP_GROUP_ALLREDUCE] = "gets the group's sum",
+                                        [MUSTER_STEP_GROUP_REDUCE_SCATTER] =
+                                            "gets its share of the group's sum",
+                                        [MUSTER_STEP_GROUP_ALLGATHER] = "gets the group's shares",
+                                        [MUSTER_STEP_GROUP_REDUCE] = "gives for the group's sum",
+                                        [MUSTER_STEP_GROUP_BROADCAST] = "gets the root's",
+                                        [MUSTER_STEP_GROUP_BARRIER] = "waits for its group with"};
     const struct muster_drawn_step *drawn = &svg->scene->drawing->steps[number];
     const struct muster_step *step = drawn->step;
     (void)fprintf(svg->out, "<title>time %" PRIu32 ": rank %" PRIu32 " %s ", drawn->column,

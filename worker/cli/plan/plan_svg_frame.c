@@ -303,7 +303,12 @@ const char *muster_plan_svg_kind_style(unsigned kind)
                                          [MUSTER_STEP_RECV] = "take",
                                          [MUSTER_STEP_RECV_REDUCE] = "add",
                                          [MUSTER_STEP_COPY] = "copy",
-                                         [MUSTER_STEP_REDUCE] = "reduce"};
+                                         [MUSTER_STEP_REDUCE] = "reduce",
+                                         [MUSTER_STEP_GROUP_ALLREDUCE] = "add",
+                                         [MUSTER_STEP_GROUP_REDUCE_SCATTER] = "add",
+                                         [MUSTER_STEP_GROUP_ALLGATHER] = "take",
+                                         [MUSTER_STEP_GROUP_REDUCE] = "add",
+                                         [MUSTER_STEP_GROUP_BROADCAST] = "take"};
     return kind < sizeof styles / sizeof styles[0] && styles[kind] != NULL ? styles[kind] : "copy";
 }
 
@@ -327,16 +332,22 @@ static double print_entry(const struct muster_plan_svg *svg, double x, double y,
 /* First line: the kinds of steps that occur. Second line: the arrows, and the bar of sums. */
 void muster_plan_svg_print_legend(const struct muster_plan_svg *svg)
 {
-    static const char *const texts[] = {[MUSTER_STEP_SEND] = "sends chunk a",
-                                        [MUSTER_STEP_RECV] = "receives it",
-                                        [MUSTER_STEP_RECV_REDUCE] =
-                                            "receives it and adds it to its own",
-                                        [MUSTER_STEP_COPY] = "copies it",
-                                        [MUSTER_STEP_REDUCE] = "adds two of its own"};
+    static const char *const texts[] = {
+        [MUSTER_STEP_SEND] = "sends chunk a",
+        [MUSTER_STEP_RECV] = "receives it",
+        [MUSTER_STEP_RECV_REDUCE] = "receives it and adds it to its own",
+        [MUSTER_STEP_COPY] = "copies it",
+        [MUSTER_STEP_REDUCE] = "adds two of its own",
+        [MUSTER_STEP_GROUP_ALLREDUCE] = "gets the sum of its group (allreduce)",
+        [MUSTER_STEP_GROUP_REDUCE_SCATTER] = "gets its share of the group's sum",
+        [MUSTER_STEP_GROUP_ALLGATHER] = "gets the shares of its group",
+        [MUSTER_STEP_GROUP_REDUCE] = "the root gets the group's sum",
+        [MUSTER_STEP_GROUP_BROADCAST] = "gets the root's data",
+        [MUSTER_STEP_GROUP_BARRIER] = "waits for its group"};
     const struct muster_topology *topology = &svg->scene->request->topology;
     double x = 24;
     double y = svg->body_end + 12;
-    for (unsigned kind = MUSTER_STEP_SEND; kind <= MUSTER_STEP_REDUCE; kind++) {
+    for (unsigned kind = MUSTER_STEP_SEND; kind <= MUSTER_STEP_GROUP_BARRIER; kind++) {
         if (kind_occurs(svg->scene->drawing, kind)) {
             bool empty = kind == MUSTER_STEP_SEND && svg->scene->drawing->chunks == 0;
             x = print_entry(svg, x, y, muster_plan_svg_kind_style(kind), false,

@@ -26,7 +26,13 @@ static const char *const kind_names[] = {[MUSTER_STEP_SEND] = "sends",
                                          [MUSTER_STEP_RECV] = "receives",
                                          [MUSTER_STEP_RECV_REDUCE] = "adds",
                                          [MUSTER_STEP_COPY] = "copies",
-                                         [MUSTER_STEP_REDUCE] = "reduces"};
+                                         [MUSTER_STEP_REDUCE] = "reduces",
+                                         [MUSTER_STEP_GROUP_ALLREDUCE] = "group allreduce",
+                                         [MUSTER_STEP_GROUP_REDUCE_SCATTER] = "group red_scatter",
+                                         [MUSTER_STEP_GROUP_ALLGATHER] = "group allgather",
+                                         [MUSTER_STEP_GROUP_REDUCE] = "group reduce",
+                                         [MUSTER_STEP_GROUP_BROADCAST] = "group broadcast",
+                                         [MUSTER_STEP_GROUP_BARRIER] = "group barrier"};
 
 static int compare_steps(const void *left_step, const void *right_step)
 {

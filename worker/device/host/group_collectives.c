@@ -102,7 +102,7 @@ static muster_status barrier(struct muster_group_run *run,
 /* Runs the collective of the step. The method says how this rank's input is exposed. */
 static muster_status carry_out(struct muster_group_run *run)
 {
-    const struct muster_group_step *step = run->step;
+    const struct muster_group_launch *step = run->step;
     const struct muster_group_exposure exposure = {.in_buffers =
                                                        step->method == MUSTER_MEMORY_BUFFERS,
                                                    .size_bytes = run->launch->sizes.in_bytes};
@@ -161,7 +161,7 @@ static bool streams(const struct muster_group_memory *memory, const struct muste
 }
 
 muster_status muster_group_memory_run(struct muster_group_memory *memory,
-                                      const struct muster_group_step *step, uint32_t *ret_suspect)
+                                      const struct muster_group_launch *step, uint32_t *ret_suspect)
 {
     const struct muster_launch *launch = step->launch;
     struct muster_group_run run = {.memory = memory,
@@ -175,7 +175,7 @@ muster_status muster_group_memory_run(struct muster_group_memory *memory,
 }
 
 muster_status muster_group_memory_announce(struct muster_group_memory *memory,
-                                           const struct muster_group_step *step,
+                                           const struct muster_group_launch *step,
                                            uint32_t *ret_suspect)
 {
     struct muster_group_run run = {

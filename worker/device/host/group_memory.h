@@ -12,7 +12,7 @@
 #ifndef MUSTER_WORKER_DEVICE_HOST_GROUP_MEMORY_H
 #define MUSTER_WORKER_DEVICE_HOST_GROUP_MEMORY_H
 
-#include "collectives/call/launch.h"
+#include "worker/device/device.h"
 
 struct muster_group_memory;
 
@@ -53,33 +53,20 @@ bool muster_group_memory_probe(struct muster_group_memory *memory);
  * sequence + 1. */
 void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequence);
 
-/* Called from time to time during a wait. Any status but MUSTER_OK ends the wait, and is what the
- * operation returns; ret_suspect: the rank that is to blame, by its name. */
-typedef muster_status (*muster_group_memory_check)(void *user, uint32_t *ret_suspect);
-
-/* One operation on one rank. All pointers are borrowed for the call. */
-struct muster_group_step {
-    const struct muster_launch *launch; /* its call is compared with that of the other ranks */
-    unsigned method;                    /* enum muster_memory_method; the same on all ranks */
-    bool buffers; /* all ranks can read the buffers of all; the same on all ranks */
-    muster_group_memory_check check;
-    void *user; /* of check */
-};
-
 /* Blocks until this rank's part is done. MUSTER_INVALID: the ranks call differently, and every rank
  * that takes part gets this status. MUSTER_RETRY: the deadline has passed. MUSTER_REJOIN: a rank
  * died or gave up, or `check` returned it. ret_suspect: the rank that died or is waited for, by its
  * name, else unchanged. The input is intact, unless the call was in place. After MUSTER_RETRY and
  * MUSTER_REJOIN this rank has left the group. */
 MUSTER_CHECKED muster_status muster_group_memory_run(struct muster_group_memory *memory,
-                                                     const struct muster_group_step *step,
+                                                     const struct muster_group_launch *step,
                                                      uint32_t *ret_suspect);
 
 /* Announces an operation that runs by messages, so that ranks that run another one here end with
  * MUSTER_INVALID. Waits until all ranks have begun the operation before. Of the launch only
  * sequence, call and deadline_ns are used. */
 MUSTER_CHECKED muster_status muster_group_memory_announce(struct muster_group_memory *memory,
-                                                          const struct muster_group_step *step,
+                                                          const struct muster_group_launch *step,
                                                           uint32_t *ret_suspect);
 
 #endif

@@ -43,7 +43,7 @@ struct muster_group_memory {
 /* One operation in progress. */
 struct muster_group_run {
     struct muster_group_memory *memory;
-    const struct muster_group_step *step;
+    const struct muster_group_launch *step;
     const struct muster_launch *launch; /* of the step */
     size_t element_size_bytes;
     bool streams;     /* the output is written past the caches */

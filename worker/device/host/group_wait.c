@@ -157,7 +157,7 @@ static muster_status check_peer(struct muster_group_run *run, uint32_t rank,
 muster_status muster_group_wait_slowly(struct muster_group_run *run, uint32_t rank,
                                        const _Atomic uint64_t *word, uint64_t least)
 {
-    const struct muster_group_step *step = run->step;
+    const struct muster_group_launch *step = run->step;
     if (poll_word(run->memory, word, least) ||
         follow_policy(run->memory, word, least, run->launch->deadline_ns)) {
         return MUSTER_OK;

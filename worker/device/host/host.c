@@ -4,6 +4,7 @@
 #include "collectives/reduce/reduce.h"
 #include "worker/base/status.h"
 #include "worker/device/device.h"
+#include "worker/device/host/group_memory.h"
 
 extern const struct muster_device muster_host_device;
 
@@ -52,6 +53,18 @@ static muster_status wait_for_work(const struct muster_device_memory *memory)
     return MUSTER_OK;
 }
 
+static muster_status run_group_step(void *group, const struct muster_group_launch *step,
+                                    uint32_t *ret_suspect)
+{
+    return muster_group_memory_run(group, step, ret_suspect);
+}
+
+static muster_status announce_to_group(void *group, const struct muster_group_launch *step,
+                                       uint32_t *ret_suspect)
+{
+    return muster_group_memory_announce(group, step, ret_suspect);
+}
+
 const struct muster_device muster_host_device = {
     .name = "host",
     .is_active = is_active,
@@ -61,5 +74,7 @@ const struct muster_device muster_host_device = {
     .finish = finish,
     .wait = wait_for_work,
     .export_pages = muster_device_export_nothing,
+    .run_group_step = run_group_step,
+    .announce_to_group = announce_to_group,
     .rdma_advice = "Raise the limit of locked memory (ulimit -l)",
 };

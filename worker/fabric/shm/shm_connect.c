@@ -1,6 +1,7 @@
 /* How shared memory links open: listening, dialling, hellos, and the proof that both members see
  * one memory. */
 #include "worker/base/clock.h"
+#include "worker/base/fork_guard.h"
 #include "worker/fabric/shm/shm.h"
 #include "worker/memory/shared_memory.h"
 
@@ -130,7 +131,8 @@ void muster_shm_dial(struct muster_shm_link *end)
     }
     socklen_t size;
     const struct sockaddr_un remote = socket_address(address.name, &size);
-    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    AUTO_CLOSE_GUARDED int fd =
+        MUSTER_GUARDED(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0 || connect(fd, (const struct sockaddr *)&remote, size) != 0) {
         if (fd >= 0 && errno == EAGAIN) { /* its backlog is full */
             end->dialler.redial_ns = muster_clock_after_ms(MUSTER_REDIAL_MS);
@@ -327,7 +329,8 @@ muster_status muster_shm_listen(struct muster_shm *shm)
     char uuid[MUSTER_UUID_SIZE];
     muster_random_uuid(uuid);
     (void)snprintf(shm->own.name, sizeof shm->own.name, "muster-%s", uuid);
-    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    AUTO_CLOSE_GUARDED int fd =
+        MUSTER_GUARDED(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0) {
         return muster_error_errno(MUSTER_FATAL, "a socket for this host's members");
     }

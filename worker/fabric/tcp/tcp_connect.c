@@ -1,5 +1,6 @@
 /* Listens and accepts; and handles the events of a connection in each of its phases. */
 #include "worker/base/cleanup.h"
+#include "worker/base/fork_guard.h"
 #include "worker/base/log.h"
 #include "worker/fabric/tcp/tcp.h"
 
@@ -143,8 +144,8 @@ static muster_status listen_within(struct muster_tcp *tcp,
                                    const struct muster_tcp_ports *ports)
 {
     struct muster_socket_address own = *address;
-    AUTO_CLOSE int fd =
-        socket(own.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    AUTO_CLOSE_GUARDED int fd = MUSTER_GUARDED(
+        socket(own.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0) {
         return muster_error_errno(MUSTER_FATAL, "socket");
     }

@@ -7,6 +7,7 @@
  */
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
+#include "worker/base/fork_guard.h"
 #include "worker/base/log.h"
 #include "worker/base/random.h"
 #include "worker/fabric/tcp/tcp.h"
@@ -50,10 +51,10 @@ static int dial_address(struct muster_tcp_link *end, const struct muster_socket_
                         uint32_t index)
 {
     const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-    int fd = socket(address->storage.ss_family, type, 0);
+    int fd = MUSTER_GUARDED(socket(address->storage.ss_family, type, 0));
     int failed = fd < 0 ? errno : 0;
     if (muster_is_out_of_descriptors(failed) && muster_pending_make_room(&end->tcp->pending_list)) {
-        fd = socket(address->storage.ss_family, type, 0);
+        fd = MUSTER_GUARDED(socket(address->storage.ss_family, type, 0));
         failed = fd < 0 ? errno : 0;
     }
     if (fd < 0) {
@@ -62,7 +63,7 @@ static int dial_address(struct muster_tcp_link *end, const struct muster_socket_
     if (connect(fd, (const struct sockaddr *)&address->storage, address->size) != 0 &&
         errno != EINPROGRESS) {
         int error = errno;
-        close(fd);
+        muster_fork_guard_close(fd);
         return error;
     }
     struct muster_tcp_path *path =

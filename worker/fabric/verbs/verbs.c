@@ -117,6 +117,13 @@ static muster_status verbs_start(struct muster_fabric *fabric, const void *setti
     return MUSTER_OK;
 }
 
+static int64_t verbs_timers(void *transport, int64_t now_ns)
+{
+    int64_t check_ns = muster_verbs_check_ports(transport, now_ns);
+    int64_t due_ns = muster_common_link_timers(transport, now_ns);
+    return check_ns < due_ns ? check_ns : due_ns;
+}
+
 static bool verbs_poll(const void *transport)
 {
     return muster_verbs_poll((struct muster_verbs *)transport);
@@ -347,7 +354,7 @@ const struct muster_transport muster_verbs_transport = {
     .stop = verbs_stop,
     .addresses = muster_verbs_addresses,
     .begin_generation = muster_common_link_begin_generation,
-    .timers = muster_common_link_timers,
+    .timers = verbs_timers,
     .poll = verbs_poll,
     .mark_updated = verbs_mark_updated,
     .arm_wakeups = verbs_arm_wakeups,

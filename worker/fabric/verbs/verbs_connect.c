@@ -9,6 +9,7 @@
  */
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
+#include "worker/base/fork_guard.h"
 #include "worker/base/log.h"
 #include "worker/base/random.h"
 #include "worker/fabric/verbs/verbs_parts.h"
@@ -225,8 +226,8 @@ static struct muster_verbs_path *dial_path(struct muster_verbs_link *end, uint32
         muster_verbs_parse_address(find_address(end, place), &remote) != MUSTER_OK) {
         return NULL;
     }
-    AUTO_CLOSE int fd =
-        socket(remote.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    AUTO_CLOSE_GUARDED int fd = MUSTER_GUARDED(
+        socket(remote.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0 || (connect(fd, (const struct sockaddr *)&remote.storage, remote.size) != 0 &&
                    errno != EINPROGRESS)) {
         (void)muster_error_errno(MUSTER_INVALID, "it cannot be reached");

@@ -25,6 +25,7 @@ struct muster_verbs_device {
     uint16_t lid; /* InfiniBand */
     uint32_t mtu; /* enum ibv_mtu */
     struct muster_verbs_gid gid;
+    int64_t port_check_ns;                      /* 0: the port is up; see verbs_events.c */
     uint32_t pairs;                             /* queue pairs of it */
     struct muster_registrations *registrations; /* of users' memory, to send from */
     struct muster_timeline *timeline;           /* of the fabric; borrowed; or NULL */

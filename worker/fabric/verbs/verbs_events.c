@@ -1,7 +1,10 @@
 /* What the devices report: completions of work requests, and asynchronous events. */
+#include "worker/base/clock.h"
+#include "worker/base/fork_guard.h"
 #include "worker/base/log.h"
 #include "worker/fabric/verbs/verbs_parts.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,12 +162,69 @@ static void fail_paths(struct muster_verbs *verbs, const struct muster_verbs_dev
     }
 }
 
+/* Ports that are down --------------------------------------------------------------------------
+ *
+ * A device gives up what is not acknowledged after 3.8 s, also when its own port is down. Soft-RoCE
+ * sometimes never does (Linux 6.1: an interface goes down while packets are sent; the timer of the
+ * retransmission does not run any more). So the paths of a port that is down for VERBS_PORT_DOWN_MS
+ * are given up here. A path without unacknowledged sends stays: the port may come back. */
+
+static void port_changed(struct muster_verbs_device *device, int port, bool up)
+{
+    if (port == device->port) {
+        device->port_check_ns = up ? 0 : muster_clock_after_ms(VERBS_PORT_DOWN_MS);
+    }
+}
+
+static bool has_unacknowledged(const struct muster_verbs_path *path)
+{
+    return muster_verbs_path_is_usable(path) &&
+           (path->free_slots != VERBS_ALL_SLOTS || path->credit_sends > 0);
+}
+
+static void fail_unacknowledged(struct muster_verbs *verbs,
+                                const struct muster_verbs_device *device)
+{
+    struct muster_verbs_path *path = NULL;
+    struct muster_verbs_path *next = NULL;
+    HASH_ITER(hh, verbs->by_completion_id, path, next)
+    {
+        if (path->device == device && has_unacknowledged(path)) {
+            char what[96];
+            (void)snprintf(what, sizeof what,
+                           "no acknowledgement, and its port %u has been down for %d s",
+                           device->port, VERBS_PORT_DOWN_MS / 1000);
+            muster_verbs_note_failure(path, what);
+            muster_link_mark(path->end->link);
+        }
+    }
+}
+
+int64_t muster_verbs_check_ports(struct muster_verbs *verbs, int64_t now_ns)
+{
+    int64_t due_ns = MUSTER_NEVER;
+    for (uint32_t i = 0; i < verbs->device_count; i++) {
+        struct muster_verbs_device *device = &verbs->devices[i];
+        if (device->port_check_ns != 0 && now_ns >= device->port_check_ns) {
+            bool up = muster_verbs_check_port(device) == MUSTER_OK;
+            if (!up) {
+                fail_unacknowledged(verbs, device);
+            }
+            port_changed(device, device->port, up);
+        }
+        if (device->port_check_ns != 0 && device->port_check_ns < due_ns) {
+            due_ns = device->port_check_ns;
+        }
+    }
+    return due_ns;
+}
+
 /* Asynchronous events: those that end a queue pair or the device fail its paths; the others are
  * logged. */
 static void event_ready(struct muster_watch *watch, uint32_t events)
 {
     struct muster_verbs *verbs = ((struct device_watch *)watch)->verbs;
-    const struct muster_verbs_device *device = ((struct device_watch *)watch)->device;
+    struct muster_verbs_device *device = ((struct device_watch *)watch)->device;
     const struct muster_verbs_library *library = device->library;
     struct ibv_async_event event;
     (void)events;
@@ -183,6 +243,11 @@ static void event_ready(struct muster_watch *watch, uint32_t events)
             break;
         case IBV_EVENT_PORT_ERR: /* the port may come back before the device gives up */
             muster_log(MUSTER_LOG_WARN, "RDMA device %s: %s", device->name, what);
+            port_changed(device, event.element.port_num, false);
+            break;
+        case IBV_EVENT_PORT_ACTIVE:
+            muster_log(MUSTER_LOG_DEBUG, "RDMA device %s: %s", device->name, what);
+            port_changed(device, event.element.port_num, true);
             break;
         default:
             muster_log(MUSTER_LOG_DEBUG, "RDMA device %s: %s", device->name, what);
@@ -202,7 +267,7 @@ static muster_status watch_device(struct muster_verbs *verbs, struct muster_verb
                                   struct muster_watch **ret_watch)
 {
     struct device_watch *record = calloc(1, sizeof *record);
-    int copy = dup(fd);
+    int copy = MUSTER_GUARDED(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (record == NULL || copy < 0) {
         free(record);
         return muster_error_set(MUSTER_FATAL, "no descriptor for an RDMA device");
@@ -213,7 +278,7 @@ static muster_status watch_device(struct muster_verbs *verbs, struct muster_verb
         (struct muster_watch){.fd = copy, .events = EPOLLIN, .ready = ready, .free = free_watch};
     muster_status status = muster_watch_add(verbs->pending_list.fabric, &record->watch);
     if (status != MUSTER_OK) {
-        close(copy);
+        muster_fork_guard_close(copy);
         free(record);
         return status;
     }

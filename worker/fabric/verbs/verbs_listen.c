@@ -1,5 +1,6 @@
 /* Listens for links over RDMA: one TCP address for each device. */
 #include "worker/base/cleanup.h"
+#include "worker/base/fork_guard.h"
 #include "worker/fabric/address/host_addresses.h"
 #include "worker/fabric/verbs/verbs_parts.h"
 
@@ -126,8 +127,8 @@ static muster_status listen_at(struct muster_verbs *verbs, uint32_t index,
     struct port_range ports = {0, 0};
     const int yes = 1;
     TRY(choose_address(verbs, &verbs->devices[index], settings, own, &ports));
-    AUTO_CLOSE int fd =
-        socket(own->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    AUTO_CLOSE_GUARDED int fd = MUSTER_GUARDED(
+        socket(own->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0) {
         return muster_error_errno(MUSTER_FATAL, "socket");
     }

@@ -32,6 +32,7 @@ enum {
     VERBS_SLOT_PAYLOAD = MUSTER_EAGER_MAX,
     VERBS_SLOT_BYTES = VERBS_PAYLOAD_AT + VERBS_SLOT_PAYLOAD,
     VERBS_SEND_SLOTS = 12,
+    VERBS_ALL_SLOTS = (1 << VERBS_SEND_SLOTS) - 1, /* bits */
     VERBS_CREDIT_SENDS = 3,   /* sends that only return credits, and need none themselves */
     VERBS_RECEIVE_SLOTS = 16, /* for all of these sends, and the proof */
     VERBS_CREDITS_HELD = 6,   /* so many owed credits are returned by a send of their own */
@@ -46,6 +47,7 @@ enum {
     VERBS_PATHS_MAX = MUSTER_VERBS_CONNECTIONS_MAX,
     VERBS_FIRST_NUMBER = 1 << 16, /* of a frame: its lowest 16 bits are 0; 0: no frame */
     VERBS_DIAL_MS = 3000,
+    VERBS_PORT_DOWN_MS = 8000, /* more than twice the time in which a device gives up */
     VERBS_GREETING_SIZE = 64,
     VERBS_ANSWER_SIZE = MUSTER_ANSWER_SIZE + VERBS_GREETING_SIZE,
     VERBS_HELLO_SIZE = MUSTER_HELLO_SIZE + VERBS_GREETING_SIZE,
@@ -264,6 +266,9 @@ bool muster_verbs_poll(struct muster_verbs *verbs);
 bool muster_verbs_handle_some(struct muster_verbs *verbs);
 /* Handles all completions, up to a bound. */
 void muster_verbs_handle_all(struct muster_verbs *verbs);
+/* Fails paths that wait for an acknowledgement over a port that stays down. Returns when to be
+ * called again. */
+int64_t muster_verbs_check_ports(struct muster_verbs *verbs, int64_t now_ns);
 /* The next completion wakes the leader. */
 void muster_verbs_arm(struct muster_verbs *verbs);
 

@@ -224,7 +224,7 @@ muster_status muster_verbs_pair_create(struct muster_verbs_path *path)
     HASH_ADD(hh, path->verbs->by_completion_id, completion_id, sizeof path->completion_id, path);
     muster_random_bytes(&path->first_psn, sizeof path->first_psn);
     path->first_psn &= PACKET_MASK;
-    path->free_slots = (1U << VERBS_SEND_SLOTS) - 1;
+    path->free_slots = VERBS_ALL_SLOTS;
     path->credits = VERBS_SEND_SLOTS;
     for (uint32_t slot = 0; slot < VERBS_RECEIVE_SLOTS; slot++) {
         muster_verbs_post_receive(path, slot);

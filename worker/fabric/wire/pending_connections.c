@@ -2,6 +2,7 @@
 #include "worker/fabric/wire/pending_connections.h"
 
 #include "worker/base/clock.h"
+#include "worker/base/fork_guard.h"
 #include "worker/base/log.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@ void *muster_pending_create(struct muster_pending_connections *pending_list, siz
 {
     struct muster_pending_connection *pending = calloc(1, size_bytes);
     if (pending == NULL) {
-        close(watch->fd);
+        muster_fork_guard_close(watch->fd);
         return NULL;
     }
     pending->pending_list = pending_list;
@@ -35,7 +36,7 @@ void *muster_pending_create(struct muster_pending_connections *pending_list, siz
     pending->phase = phase;
     pending->deadline_ns = MUSTER_NEVER;
     if (muster_watch_add(pending_list->fabric, &pending->watch) != MUSTER_OK) {
-        close(pending->watch.fd);
+        muster_fork_guard_close(pending->watch.fd);
         free(pending);
         return NULL;
     }
@@ -419,8 +420,8 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
     (void)events;
     for (int i = 0; i < MUSTER_ACCEPTS_MAX && !watch->retired; i++) {
         struct muster_socket_address remote = {.size = sizeof remote.storage};
-        int fd = accept4(watch->fd, (struct sockaddr *)&remote.storage, &remote.size,
-                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = MUSTER_GUARDED(accept4(watch->fd, (struct sockaddr *)&remote.storage, &remote.size,
+                                        SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd < 0) {
             int error = errno;
             if (is_shortage(error) && muster_pending_make_room(pending_list)) {
@@ -549,7 +550,7 @@ muster_status muster_pending_connections_listen(struct muster_pending_connection
 {
     struct muster_listener *listener = calloc(1, sizeof *listener);
     if (listener == NULL) {
-        close(fd);
+        muster_fork_guard_close(fd);
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
     listener->pending_list = pending_list;
@@ -557,7 +558,7 @@ muster_status muster_pending_connections_listen(struct muster_pending_connection
         .fd = fd, .events = EPOLLIN, .ready = accept_ready, .free = free_listener};
     muster_status status = muster_watch_add(pending_list->fabric, &listener->watch);
     if (status != MUSTER_OK) {
-        close(fd);
+        muster_fork_guard_close(fd);
         free(listener);
         return status;
     }

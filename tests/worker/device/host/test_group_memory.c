@@ -85,7 +85,7 @@ static muster_status call_wrongly(struct muster_group_memory *memory, struct mem
 {
     uint32_t suspect = UINT32_MAX;
     call->call.count += 1;
-    const struct muster_group_step step =
+    const struct muster_group_launch step =
         memory_call_step(call, muster_clock_after_ms(DEADLINE_MS), keep_waiting, NULL);
     return call->sequence % 2 == 0 ? muster_group_memory_announce(memory, &step, &suspect)
                                    : muster_group_memory_run(memory, &step, &suspect);
@@ -116,7 +116,7 @@ static void run_call(struct member *member, struct muster_group_memory *memory, 
         }
         return;
     }
-    const struct muster_group_step step =
+    const struct muster_group_launch step =
         memory_call_step(&call, muster_clock_after_ms(DEADLINE_MS), keep_waiting, NULL);
     muster_status status = muster_group_memory_run(memory, &step, &suspect);
     bool agreed = wrong == group->ranks;

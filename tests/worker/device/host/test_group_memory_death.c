@@ -79,7 +79,7 @@ static void run_until_failure(struct shared *shared, uint32_t rank,
     for (uint64_t i = 1; status == MUSTER_OK && right; i++) {
         memory_call_make(shared->seed, i, shared->order, rank, shared->ranks, buffers, buffer,
                          &call);
-        const struct muster_group_step step =
+        const struct muster_group_launch step =
             memory_call_step(&call, muster_clock_after_ms(shared->deadline_ms), keep_waiting, NULL);
         status = muster_group_memory_run(memory, &step, &suspect);
         (void)snprintf(shared->results[rank].text, MUSTER_ERROR_MAX, "%s", muster_last_error());
@@ -277,7 +277,7 @@ static void run_one_operation(struct shared *shared, uint32_t rank, int start_fd
     muster_group_memory_begin(memory, 0);
     pthread_barrier_wait(&shared->barrier);
     shared->results[rank].failed = rank == 1 && read(start_fd, &byte, 1) != 1;
-    const struct muster_group_step step =
+    const struct muster_group_launch step =
         memory_call_step(&call, muster_clock_after_ms(LONG_MS),
                          rank == 0 ? await_end_of_partner : keep_waiting, partner);
     shared->results[rank].status = muster_group_memory_run(memory, &step, &suspect);

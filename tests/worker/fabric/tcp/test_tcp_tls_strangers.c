@@ -1,6 +1,7 @@
 /* Connections that must be refused where links use TLS, and members that disagree about TLS: each
  * gets a reason, is counted, and does no harm. */
 #include "tests/conformance/rig.h"
+#include "tests/conformance/rig_child.h"
 #include "tests/support/certificates.h"
 #include "worker/fabric/address/address.h"
 #include "worker/fabric/wire/frame.h"
@@ -18,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -493,25 +493,26 @@ static void garbage_after_the_handshake_loses_the_link(void **state)
 enum { LARGE_BYTES = 64 * 1024 * 1024 };
 
 /* Rank 1 in another process, which sends a large message as long as it lives. */
-static void live_as_child(struct rig *rig, unsigned char *large)
+static void send_large(struct rig *rig)
 {
+    unsigned char *large = calloc(1, LARGE_BYTES);
     struct rig_counter counter = {.left = 1};
     struct muster_transfer send = rig_send(rig, 0, 1, large, LARGE_BYTES);
-    rig_post(rig, 1, &counter, &send);
-    muster_status status = rig_wait(rig, 1, &counter);
+    rig_post(rig, 0, &counter, &send);
+    muster_status status = rig_wait(rig, 0, &counter);
     (void)status;
-    _exit(0);
+    free(large);
 }
 
 /* Kills the sender once some of the message has been consumed. */
 static void kill_sender(struct muster_transfer *transfer, uint64_t offset_bytes, const void *data,
                         size_t size_bytes)
 {
-    const pid_t *pid = transfer->data;
+    const struct rig_child *child = transfer->data;
     (void)data;
     (void)size_bytes;
     if (offset_bytes > 0) {
-        (void)kill(*pid, SIGKILL);
+        (void)kill(child->pid, SIGKILL);
     }
 }
 
@@ -519,23 +520,15 @@ static void a_member_killed_in_the_middle_of_a_message_is_lost(void **state)
 {
     (void)state;
     struct rig rig;
-    unsigned char *large = calloc(1, LARGE_BYTES);
-    assert_non_null(large);
-    rig_init(&rig, &with_tls, 2);
-    pid_t pid = fork();
-    if (pid == 0) {
-        live_as_child(&rig, large);
-    }
-    assert_true(pid > 0);
+    struct rig_child child = rig_child_start(&with_tls, send_large);
+    rig_child_link(&child, &rig, &with_tls);
     struct rig_counter counter = {.left = 1};
-    struct muster_transfer receive = rig_receive(&rig, 1, 1, &pid, LARGE_BYTES);
+    struct muster_transfer receive = rig_receive(&rig, 1, 1, &child, LARGE_BYTES);
     receive.consume = kill_sender;
     rig_post(&rig, 0, &counter, &receive);
     assert_int_equal(rig_wait(&rig, 0, &counter), MUSTER_REJOIN);
-    assert_non_null(strstr(counter.reason, "link to rank 1 (host host-1): "));
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-    free(large);
-    rig_finish(&rig);
+    assert_non_null(strstr(counter.reason, "link to rank 1 (host host-0): "));
+    rig_child_finish(&child, &rig);
 }
 
 int main(void)
