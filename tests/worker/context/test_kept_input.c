@@ -165,6 +165,18 @@ static void no_input_in_place_changes_before_all_members_have_called(void **stat
     }
 }
 
+/* Where blocks are copied because the schedule has them in another order. */
+static void nor_does_it_in_any_order_of_ranks(void **state)
+{
+    static const uint32_t dealt[RANKS] = {0, 2, 3, 1};
+    (void)state;
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        if (muster_collective_overwrites_input(muster_algorithms[i].collective)) {
+            expect_unchanged(GROUP_INPROC, i, dealt);
+        }
+    }
+}
+
 static void without_the_promise_inputs_in_place_change(void **state)
 {
     (void)state;
@@ -482,6 +494,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_input_in_place_changes_before_all_members_have_called),
+        cmocka_unit_test(nor_does_it_in_any_order_of_ranks),
         cmocka_unit_test(without_the_promise_inputs_in_place_change),
         cmocka_unit_test(no_member_finishes_before_all_have_called),
         cmocka_unit_test(a_death_leaves_each_element_as_it_was_or_as_the_result),
