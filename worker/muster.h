@@ -110,6 +110,16 @@ typedef enum muster_op {
 typedef void (*muster_user_function)(void *out, const void *left, const void *right, size_t count,
                                      muster_type type, void *user_data);
 
+/* How float32 elements travel between members. Fewer bits take less time on a slow network, and
+ * each encoding loses some precision. See muster_call_options. */
+typedef enum muster_compression {
+    MUSTER_COMPRESSION_DEFAULT = 0, /* what the session's option says */
+    MUSTER_COMPRESSION_NONE = 1,
+    MUSTER_COMPRESSION_BFLOAT16 = 2,
+    MUSTER_COMPRESSION_FLOAT16 = 3, /* beyond 65,504 is infinity */
+    MUSTER_COMPRESSION_INT8 = 4,    /* 240 elements that follow each other share a scale */
+} muster_compression;
+
 /* In C++ an enumeration has only the values of its enumerators, unless its type is named. */
 #ifdef __cplusplus
 #define MUSTER_SCOPE_TYPE : int32_t
@@ -238,6 +248,9 @@ typedef struct muster_options {
      * PREFIX.GENERATION.RANK.json, named by its first generation and rank, for chrome://tracing,
      * Perfetto and `muster timeline`. Default: nothing is recorded. */
     const char *timeline;
+    /* MUSTER_COMPRESSION: "bfloat16", "float16" or "int8": calls that can be compressed are, see
+     * muster_call_options. The same on all members. Default: "none". */
+    const char *compression;
 } muster_options;
 
 /* muster_options_init(muster_options *options) fills in the size, the values of the environment

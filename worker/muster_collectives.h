@@ -63,6 +63,9 @@ typedef struct muster_call_options {
      * in allreduce, reduce_scatter, allgather(v), alltoall(v) and barrier; broadcast, reduce,
      * gather(v) and scatter get a few empty messages more. 0: some members may finish earlier. */
     int finish_together;
+    /* Compresses this call, which must be one that can be compressed; see below. */
+    muster_compression compression;
+    uint32_t reserved; /* 0 */
 } muster_call_options;
 
 /* muster_call_options_init(muster_call_options *options) fills in the size and all defaults, which
@@ -82,6 +85,23 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
  * outside the type becomes its nearest end. AVERAGE of integers truncates the quotient before
  * postscale. A SUM of 16-bit floats may overflow where the average would not: use a prescale of
  * 1/size then. */
+
+/* Compression is for allreduce, reduce_scatter and allgather of float32, with SUM, AVERAGE, MIN or
+ * MAX, that are not reproducible. Elements are encoded before they are sent and decoded when they
+ * arrive; what is sent on is the same bytes. All members get the same bits. A call is compressed
+ * only where the cost model says that it is faster so, or where the call names its algorithm; never
+ * in memory that members share. The same inputs, algorithm and members give the same result.
+ * Calls on several ranges, with a kept input, in any order of ranks, in flight and persistent are
+ * compressed just the same; memory of a device is copied to the host first.
+ *
+ * Error bound of an element of P members: A x ((1 + u)^P - 1), about A x u x P.
+ *   bfloat16  u = 2^-8, A the sum of the magnitudes of the members' inputs
+ *   float16   u = 2^-11, the same, for values up to 65,504; and P x 2^-25 besides
+ *   int8      u = 1/253, A the sum over members of the largest magnitude of their inputs among the
+ *             240 elements that share the scale
+ * In an allgather P is 1 and A of the one member. AVERAGE and postscale come after decoding and
+ * scale the bound, too. A NaN or an infinity makes all elements with the same int8 scale NaN;
+ * magnitudes that are all below 2^-110 become 0 there. */
 
 /* The following holds for all collectives.
  *

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "collectives/algorithms/algorithm.h"
+#include "collectives/call/compression.h"
 
 static void print_count(uint64_t count, char *ret_text, size_t size)
 {
@@ -46,7 +47,13 @@ static const char *yes_or_no(bool yes)
     return yes ? "yes" : "no";
 }
 
-/* The first of these flags that differs. */
+static unsigned compression_of(const struct muster_call *call)
+{
+    unsigned compression = (unsigned)call->flags >> MUSTER_CALL_COMPRESSION_SHIFT;
+    return compression != 0 ? compression : MUSTER_COMPRESSION_NONE;
+}
+
+/* The first of these flags that differs, or else the compression, which lies in further ones. */
 static void print_flags(const struct muster_call *here, const struct muster_call *there,
                         uint8_t mask, char *ret_text, size_t size)
 {
@@ -57,7 +64,9 @@ static void print_flags(const struct muster_call *here, const struct muster_call
                  {MUSTER_CALL_KEEPS_INPUT, "keep_input"},
                  {MUSTER_CALL_FINISHES_TOGETHER, "finish_together"},
                  {MUSTER_CALL_TUNED, "tuning"}};
-    (void)snprintf(ret_text, size, "flags %#x here, %#x there", here->flags, there->flags);
+    (void)snprintf(ret_text, size, "compression %s here, %s there",
+                   muster_compression_name(compression_of(here)),
+                   muster_compression_name(compression_of(there)));
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
         bool mine = has_flag(here, flags[i].flag);
         if ((flags[i].flag & mask) != 0 && mine != has_flag(there, flags[i].flag)) {

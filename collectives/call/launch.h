@@ -9,6 +9,7 @@
 #define MUSTER_COLLECTIVES_CALL_LAUNCH_H
 
 #include "collectives/call/call.h"
+#include "collectives/call/compression.h"
 #include "collectives/call/range_list.h"
 #include "collectives/call/reduction.h"
 #include "collectives/call/shape.h"
@@ -26,7 +27,9 @@ struct muster_buffer_sizes {
 struct muster_launch {
     struct muster_shape shape; /* its bounds are borrowed from the key of the operation */
     struct muster_buffer_sizes sizes;
-    uint64_t contributions; /* input buffers of all ranks together */
+    struct muster_packing packing; /* zeroed: the call is not compressed; else its schedule counts
+                                      packs, and scratch is for packs */
+    uint64_t contributions;        /* input buffers of all ranks together */
     /* The call is in place, and keeps its input: `out` gets whole elements of the result only
      * (collectives/schedule/keep_input.h). */
     bool keeps;
@@ -43,6 +46,9 @@ struct muster_launch {
      * two lists are one if the call is in place. Borrowed. NULL: in and out are all there is. */
     const struct muster_range_list *in_ranges, *out_ranges;
     void *scratch; /* SCRATCH of the schedule, as long as it needs */
+    /* Of a compressed call, whose schedule counts packs: room for the packs of INPUT and then of
+     * OUTPUT. */
+    void *packs;
     /* The allocation that `in` or `out` lies in, if it is memory of a device that all links of the
      * operation can read; NULL: memory of the host. Borrowed. */
     const struct muster_device_memory *in_memory, *out_memory;

@@ -66,6 +66,15 @@ static uint32_t promise_flags(const struct muster_request *request)
            (closes ? MUSTER_KEY_FINISH_TOGETHER : 0U);
 }
 
+static uint32_t compression_flags(const struct muster_request *request)
+{
+    uint32_t compression = (uint32_t)request->compression;
+    return muster_compresses(request->compression)
+               ? (compression < MUSTER_COMPRESSION_COUNT ? compression : UINT8_MAX)
+                     << MUSTER_KEY_COMPRESSION_SHIFT
+               : 0U;
+}
+
 muster_status muster_request_key(const struct muster_request *request, uint32_t ranks,
                                  struct muster_request_key *ret_key)
 {
@@ -84,7 +93,8 @@ muster_status muster_request_key(const struct muster_request *request, uint32_t 
     ret_key->buffer_count = request->buffer_count;
     ret_key->flags = (in_place_matters(request) ? MUSTER_KEY_IN_PLACE : 0U) |
                      (ordered ? MUSTER_KEY_ORDERED : 0U) |
-                     (request->untuned ? MUSTER_KEY_UNTUNED : 0U) | promise_flags(request);
+                     (request->untuned ? MUSTER_KEY_UNTUNED : 0U) | promise_flags(request) |
+                     compression_flags(request);
     TRY(set_bounds(request, ranks, ret_key));
     if (request->algorithm != NULL) {
         size_t number;
@@ -128,6 +138,26 @@ struct muster_shape muster_request_shape(const struct muster_request *request, u
         .count = request->collective != MUSTER_BARRIER ? request->count : 0,
         .steps = parted ? (uint32_t)(algorithm / MUSTER_ALGORITHM_ROWS_MAX) : 0,
     };
+}
+
+muster_compression muster_request_key_compression(const struct muster_request_key *key)
+{
+    uint32_t compression = key->flags >> MUSTER_KEY_COMPRESSION_SHIFT;
+    return compression != 0 ? (muster_compression)compression : MUSTER_COMPRESSION_NONE;
+}
+
+static muster_status check_compression(const struct muster_request_key *key)
+{
+    muster_compression compression = muster_request_key_compression(key);
+    TRY(muster_compression_check(compression, (enum muster_collective)key->collective,
+                                 (muster_type)key->type, (muster_op)key->op));
+    bool bounds = (key->flags & (MUSTER_KEY_INPUT_BOUNDS | MUSTER_KEY_OUTPUT_BOUNDS)) != 0;
+    bool ordered = (key->flags & MUSTER_KEY_ORDERED) != 0;
+    return !muster_compresses(compression) || !(bounds || ordered)
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_INVALID, "compression %s: %s are not compressed",
+                                  muster_compression_name(compression),
+                                  bounds ? "blocks of different sizes" : "reproducible calls");
 }
 
 static muster_status check_values(const struct muster_request_key *key)
@@ -207,7 +237,9 @@ static struct muster_call describe(const struct muster_request_key *key,
         .flags =
             (uint8_t)(((key->flags & MUSTER_KEY_ORDERED) != 0 ? MUSTER_CALL_ORDERED : 0U) |
                       ((key->flags & MUSTER_KEY_KEEP_INPUT) != 0 ? MUSTER_CALL_KEEPS_INPUT : 0U) |
-                      (closes ? MUSTER_CALL_FINISHES_TOGETHER : 0U)),
+                      (closes ? MUSTER_CALL_FINISHES_TOGETHER : 0U) |
+                      (key->flags >> MUSTER_KEY_COMPRESSION_SHIFT)
+                          << MUSTER_CALL_COMPRESSION_SHIFT),
         .inputs = averages ? buffers_of(key) : 0,
         .root = shape->root,
         .count = agreed_count(shape),
@@ -220,6 +252,7 @@ static muster_status check_data(const struct muster_request_key *key,
                                 struct muster_buffer_sizes *ret_sizes)
 {
     TRY(check_values(key));
+    TRY(check_compression(key));
     return measure(shape, (muster_type)key->type, ret_sizes);
 }
 

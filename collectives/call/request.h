@@ -10,6 +10,7 @@
 #ifndef MUSTER_COLLECTIVES_CALL_REQUEST_H
 #define MUSTER_COLLECTIVES_CALL_REQUEST_H
 
+#include "collectives/call/compression.h"
 #include "collectives/call/launch.h"
 
 struct muster_given_ranges; /* request_ranges.h */
@@ -42,9 +43,10 @@ struct muster_request {
     const void *const *inputs; /* [buffer_count]; NULL where the collective has no `in` */
     void *const *outputs;      /* [buffer_count] */
     const char *algorithm;     /* by name; NULL: chosen */
-    bool untuned;              /* choose by predicted cost, whatever autotuning has found */
-    bool reproducible;         /* the result depends on the members' `order` only */
-    bool keep_input;           /* promises: see muster_plan */
+    muster_compression compression;
+    bool untuned;      /* choose by predicted cost, whatever autotuning has found */
+    bool reproducible; /* the result depends on the members' `order` only */
+    bool keep_input;   /* promises: see muster_plan */
     bool finish_together;
     int64_t deadline_ns;
     int32_t priority; /* of its messages on a link: a higher one goes first */
@@ -71,6 +73,7 @@ enum muster_key_flag {
     MUSTER_KEY_NAMED = 32, /* the algorithm is named, not selected */
     MUSTER_KEY_KEEP_INPUT = 64,
     MUSTER_KEY_FINISH_TOGETHER = 128, /* and it needs a closing round */
+    MUSTER_KEY_COMPRESSION_SHIFT = 8, /* from this bit on: muster_compression, 0 for none */
 };
 
 /* Everything of a request that its check and its schedule depend on; buffers, factors, the user's
@@ -103,6 +106,9 @@ struct muster_shape muster_request_key_shape(const struct muster_request_key *ke
 /* The same of a request, without bounds. */
 struct muster_shape muster_request_shape(const struct muster_request *request, uint32_t rank,
                                          uint32_t ranks);
+
+/* How the calls of this key are compressed. */
+muster_compression muster_request_key_compression(const struct muster_request_key *key);
 
 /* Checks all that the key holds, and fills the first part of ret_launch and its call, but for
  * algorithm and factors. MUSTER_INVALID names the argument. */

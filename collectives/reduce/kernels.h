@@ -116,6 +116,7 @@ ORDER_KERNELS(float64, uint64_t, int64_t, 0x7ff0000000000000, 0x7ff8000000000000
 ORDER_KERNELS(float16, uint16_t, int16_t, 0x7c00, 0x7e00)
 ORDER_KERNELS(bfloat16, uint16_t, int16_t, 0x7f80, 0x7fc0)
 
+#include "collectives/reduce/packs.h"
 #include "collectives/reduce/vectors16.h"
 
 /* Integers ----------------------------------------------------------------------------------- */
@@ -203,4 +204,6 @@ const struct muster_kernels MUSTER_KERNELS = {
     .widen_bfloat16 = bfloat16_widen,
     .narrow_float16 = float16_narrow,
     .narrow_bfloat16 = bfloat16_narrow,
+    .pack_int8 = int8_pack,
+    .unpack_int8 = int8_unpack,
 };

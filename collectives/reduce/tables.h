@@ -21,6 +21,9 @@ struct muster_kernels {
     void (*widen_bfloat16)(float *target, const uint16_t *source, size_t count);
     void (*narrow_float16)(uint16_t *target, const float *source, size_t count);
     void (*narrow_bfloat16)(uint16_t *target, const float *source, size_t count);
+    /* Whole packs of int8: collectives/call/compression.h. */
+    void (*pack_int8)(void *target, const float *source, size_t packs);
+    void (*unpack_int8)(float *target, const void *source, size_t packs);
 };
 
 /* Clang cannot test at run time whether the processor has it. */

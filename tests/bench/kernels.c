@@ -1,7 +1,8 @@
 /*
  * The speed of the reduction kernels: one line for each pair of type and operation, one column for
  * each instruction set of this processor. Figures are bytes of the result a second, for buffers
- * that fit into the second-level cache. The first line is memcpy() of the same bytes.
+ * that fit into the second-level cache. The first line is memcpy() of the same bytes. The last
+ * lines encode and decode packs of int8; bytes are those of the float32.
  *
  *     build/release/tests/kernels [TYPE]
  */
@@ -69,6 +70,39 @@ static void measure_type(muster_type type, const struct muster_kernel_table *tab
     }
 }
 
+/* Packs of int8, between two buffers of float32 or on the packs of so many elements. */
+static const struct muster_kernels *packing;
+enum { FLOATS_OF_PACKS = BUFFER_BYTES / 4 / 240 * 240 };
+
+static void pack(void *target, const void *left, const void *right, size_t count)
+{
+    (void)right;
+    packing->pack_int8(target, left, count / 240);
+}
+
+static void unpack(void *target, const void *left, const void *right, size_t count)
+{
+    (void)right;
+    packing->unpack_int8(target, left, count / 240);
+}
+
+static void measure_packs(const struct muster_kernel_table *tables)
+{
+    static const muster_reduce_function kernels[] = {pack, unpack};
+    static const char *const names[] = {"encode", "decode"};
+    fill(MUSTER_FLOAT32);
+    for (size_t way = 0; way < 2; way++) {
+        printf("%-9s %-12s", "int8 pack", names[way]);
+        for (size_t i = 0; i < MUSTER_KERNEL_TABLES_MAX; i++) {
+            if (tables[i].usable) {
+                packing = tables[i].kernels;
+                printf(" %8.1f", gigabytes_per_second(kernels[way], FLOATS_OF_PACKS));
+            }
+        }
+        printf("\n");
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct muster_kernel_table tables[MUSTER_KERNEL_TABLES_MAX];
@@ -89,6 +123,9 @@ int main(int argc, char **argv)
         if (argc < 2 || type == (unsigned)only) {
             measure_type((muster_type)type, tables);
         }
+    }
+    if (argc < 2) {
+        measure_packs(tables);
     }
     return 0;
 }

@@ -45,6 +45,8 @@ for collective in $("$muster" plan --list | cut -d' ' -f1 | sort -u); do
 done
 check_json allreduce tcp 1 1 1024 --bytes 1K
 check_json allreduce shm 2 1 65536 --bytes 64K --alloc
+"$muster" bench allreduce -n 2 --transport inproc --bytes 100K --iterations 1 --algorithm ring --compression int8 >"$folder/out"
+grep -q ', float32 sum, compressed to int8$' "$folder/out" || fail "compression: $(cat "$folder/out")"
 "$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --reproducible >"$folder/out"
 grep -q ', float32 sum, reproducible$' "$folder/out" || fail "reproducible: $(cat "$folder/out")"
 "$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --keep-input >"$folder/out"

@@ -28,6 +28,7 @@ struct muster_cached_operation {
     size_t element_size_bytes;
     bool autotuning; /* its algorithm is not final: each call gets the one that is being tried */
     uint64_t scratch_bytes;
+    uint64_t packs_bytes; /* launch.packs; 0: it is not compressed */
     size_t step_count;
     TAILQ_ENTRY(muster_cached_operation) order;
     UT_hash_handle hh;

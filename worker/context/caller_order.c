@@ -210,7 +210,8 @@ const uint32_t *muster_caller_order_peers(const struct muster_caller_order *orde
 }
 
 /* An in-place schedule is for an input and an output whose elements lie in the same places, which
- * the caller's do not. So the input is copied, as most in-place schedules do by themselves. */
+ * the caller's do not. So the input is copied, as most in-place schedules do by themselves. One
+ * that keeps the input does not write there before the end, with a copy or without. */
 muster_status muster_caller_order_schedule(size_t algorithm, const struct muster_plan *plan,
                                            struct muster_operation_order *order,
                                            struct muster_schedule *ret_schedule)
@@ -218,7 +219,7 @@ muster_status muster_caller_order_schedule(size_t algorithm, const struct muster
     struct muster_schedule schedule;
     struct muster_plan used = *plan;
     bool copies_input = plan->in_place && order->input.blocks > 0;
-    used.in_place = plan->in_place && !copies_input;
+    used.in_place = plan->in_place && (!copies_input || plan->keep_input);
     TRY(muster_schedule_generate(algorithm, &used, &schedule));
     bool input_fits =
         !copies_input && muster_block_moves_fit(&order->input, &schedule, MUSTER_INPUT);

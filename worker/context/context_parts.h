@@ -103,6 +103,10 @@ MUSTER_CHECKED muster_status muster_context_find_with(struct muster_context *con
 struct muster_plan muster_context_plan(const struct muster_context *context,
                                        const struct muster_cached_operation *cached);
 
+/* made has its packing: if its launches are compressed, makes it and the plan count packs. */
+void muster_context_count_packs(const struct muster_context *context,
+                                struct muster_cached_operation *made, struct muster_plan *plan);
+
 /* made, which has its algorithm and size of elements, gets an operation that runs by messages, and
  * the scratch and steps of that. */
 MUSTER_CHECKED muster_status muster_context_schedule(const struct muster_context *context,

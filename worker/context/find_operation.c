@@ -8,6 +8,7 @@
 #include "collectives/reduce/float_environment.h"
 #include "collectives/select/host_memory.h"
 #include "collectives/select/tuning.h"
+#include "worker/context/compression_choice.h"
 #include "worker/context/context_parts.h"
 
 /* Choosing ------------------------------------------------------------------------------------ */
@@ -24,6 +25,10 @@ static bool may_tune(const struct muster_context *context, const struct muster_r
 static muster_status choose(struct muster_context *context, const struct muster_request_key *key,
                             const struct muster_plan *plan, struct muster_cached_operation *made)
 {
+    if (muster_compresses(muster_request_key_compression(key))) {
+        return muster_compression_choose(&context->choices, key, plan, &made->launch.packing,
+                                         &made->algorithm);
+    }
     if ((key->flags & MUSTER_KEY_NAMED) != 0) {
         made->algorithm = key->algorithm;
         return MUSTER_OK;
@@ -85,10 +90,33 @@ muster_status muster_context_schedule(const struct muster_context *context,
         return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
                                 muster_collective_name(plan->collective));
     }
+    uint64_t packs = schedule.input_count + schedule.output_count;
     const uint32_t *peers = muster_caller_order_peers(&context->order, plan, context->ranks);
     TRY(muster_operation_create(context->fabric, &schedule, peers, &made->operation));
     muster_operation_set_group(made->operation, &context->shared.group, made->method);
-    return MUSTER_OK;
+    if (made->launch.packing.compression == 0) {
+        return MUSTER_OK;
+    }
+    made->packs_bytes = packs * made->element_size_bytes;
+    muster_status status = muster_operation_enable_packs(made->operation);
+    if (status != MUSTER_OK) {
+        muster_operation_destroy(made->operation);
+        made->operation = NULL;
+    }
+    return status;
+}
+
+/* Encoding and decoding also put blocks in order, so that no buffer is copied for that. */
+void muster_context_count_packs(const struct muster_context *context,
+                                struct muster_cached_operation *made, struct muster_plan *plan)
+{
+    struct muster_packing *packing = &made->launch.packing;
+    if (packing->compression != 0) {
+        muster_operation_order_finish(&made->order_of_blocks);
+        packing->order = context->order.callers;
+        made->element_size_bytes = muster_pack_bytes(packing->compression);
+        *plan = muster_compression_plan(plan, packing);
+    }
 }
 
 /* made holds its key, its launch and the order of its blocks. */
@@ -96,9 +124,10 @@ static muster_status choose_and_schedule(struct muster_context *context,
                                          struct muster_cached_operation *made)
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
-    const struct muster_plan plan = muster_context_plan(context, made);
+    struct muster_plan plan = muster_context_plan(context, made);
     double unused_us;
     TRY(choose(context, context->key, &plan, made));
+    muster_context_count_packs(context, made, &plan);
     TRY(muster_plan_check(made->algorithm, &plan));
     made->launch.call.algorithm = (uint32_t)made->algorithm;
     struct muster_plan by_messages = plan;

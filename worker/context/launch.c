@@ -61,6 +61,7 @@ muster_status muster_context_prepare(const struct muster_context *context,
 {
     struct muster_launch *launch = ret_launch;
     uint64_t scratch_bytes = aligned(cached->scratch_bytes);
+    uint64_t packs_bytes = aligned(cached->packs_bytes);
     *launch = cached->launch;
     launch->generation = context->generation;
     launch->context = context->number;
@@ -71,10 +72,12 @@ muster_status muster_context_prepare(const struct muster_context *context,
         launch->call.prescale = launch->reduction.prescale;
         launch->call.postscale = launch->reduction.postscale;
     }
-    TRY(reserve(scratch, scratch_bytes + muster_local_scratch_bytes(
-                                             request, &cached->order_of_blocks, launch)));
+    TRY(reserve(scratch,
+                scratch_bytes + packs_bytes +
+                    muster_local_scratch_bytes(request, &cached->order_of_blocks, launch)));
     launch->scratch = scratch->memory;
-    muster_local_begin(request, &cached->order_of_blocks, (char *)scratch->memory + scratch_bytes,
+    launch->packs = (char *)scratch->memory + scratch_bytes;
+    muster_local_begin(request, &cached->order_of_blocks, (char *)launch->packs + packs_bytes,
                        launch);
     return MUSTER_OK;
 }
@@ -158,7 +161,7 @@ static bool may_be_direct(const struct muster_context *context,
 {
     bool scales = muster_request_prescale(request) != 1;
     return cached->operation != NULL && context->shared.memory == NULL &&
-           request->buffer_count == 0 && !scales &&
+           request->buffer_count == 0 && !scales && cached->packs_bytes == 0 &&
            !muster_operation_order_copies(&cached->order_of_blocks) &&
            muster_operation_reads_devices(cached->operation, context->generation);
 }

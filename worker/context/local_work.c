@@ -110,10 +110,10 @@ uint64_t muster_local_scratch_bytes(const struct muster_request *request,
     return order->output.blocks == 0 ? input_bytes : aligned(input_bytes) + launch->sizes.out_bytes;
 }
 
-/* Scales the input into the output, part by part. */
-static void gather_ranges(const struct muster_request *request, const struct muster_launch *launch)
+/* Scales the input to the place, part by part. */
+static void gather_ranges(const struct muster_request *request, const struct muster_launch *launch,
+                          struct muster_place target)
 {
-    struct muster_place target = {.base = request->out, .ranges = request->out_ranges};
     struct muster_place source = {.base = (char *)request->in, .ranges = request->in_ranges};
     uint64_t element_bytes = muster_type_size_bytes(request->type);
     uint64_t size = 0;
@@ -148,9 +148,12 @@ void muster_local_begin(const struct muster_request *request,
         launch->in = scratch;
     } else if (gathers(request, launch) &&
                (request->in_ranges != NULL || request->out_ranges != NULL)) {
-        gather_ranges(request, launch);
-        launch->in = request->out;
-        launch->in_ranges = request->out_ranges;
+        bool in_output = gathers_in_output(launch);
+        launch->in = in_output ? request->out : scratch;
+        launch->in_ranges = in_output ? request->out_ranges : NULL;
+        gather_ranges(
+            request, launch,
+            (struct muster_place){.base = (char *)launch->in, .ranges = launch->in_ranges});
     } else if (gathers(request, launch)) {
         void *target = gathers_in_output(launch) ? request->out : scratch;
         bool several = request->buffer_count > 0;

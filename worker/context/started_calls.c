@@ -8,6 +8,7 @@
 #include "collectives/reduce/float_environment.h"
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
+#include "worker/context/compression_choice.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/local_work.h"
 #include "worker/context/ranges.h"
@@ -75,6 +76,22 @@ static struct muster_started_call *take_idle(struct muster_started_calls *calls)
     return NULL;
 }
 
+/* Sets the launch's packing of a call that is compressed. */
+static muster_status choose(struct muster_context *context, const struct muster_plan *plan,
+                            struct muster_cached_operation *own)
+{
+    struct muster_choices *choices = &context->started.choices;
+    if (muster_compresses(muster_request_key_compression(own->key))) {
+        return muster_compression_choose(choices, own->key, plan, &own->launch.packing,
+                                         &own->algorithm);
+    }
+    if ((own->key->flags & MUSTER_KEY_NAMED) == 0) {
+        return muster_choices_make(choices, plan, own->element_size_bytes, &own->algorithm);
+    }
+    own->algorithm = own->key->algorithm;
+    return MUSTER_OK;
+}
+
 /* call->own holds its key and its launch. */
 static muster_status make_operation(struct muster_context *context,
                                     struct muster_started_call *call)
@@ -84,11 +101,8 @@ static muster_status make_operation(struct muster_context *context,
     TRY(muster_operation_order_init(&context->order, &own->launch.shape, &own->order_of_blocks));
     struct muster_plan plan = muster_context_plan(context, own);
     plan.memory = NULL; /* calls in flight run by messages */
-    own->algorithm = own->key->algorithm;
-    if ((own->key->flags & MUSTER_KEY_NAMED) == 0) {
-        TRY(muster_choices_make(&context->started.choices, &plan, own->element_size_bytes,
-                                &own->algorithm));
-    }
+    TRY(choose(context, &plan, own));
+    muster_context_count_packs(context, own, &plan);
     TRY(muster_plan_check(own->algorithm, &plan));
     own->launch.call.algorithm = (uint32_t)own->algorithm;
     return muster_context_schedule(context, &plan, own);

@@ -35,6 +35,7 @@
 #include "worker/base/status.h"
 #include "worker/executor/executor_device.h"
 #include "worker/executor/executor_group.h"
+#include "worker/executor/executor_packs.h"
 #include "worker/executor/executor_ranges.h"
 #include "worker/trace/timeline.h"
 
@@ -81,7 +82,9 @@ static muster_status run_local_step(const struct muster_operation *operation,
     if (operation->memories[step->target] != NULL || operation->memories[step->source] != NULL) {
         return muster_operation_step_device(operation, step);
     }
-    if (has_ranges(operation, step)) {
+    if (operation->launch->packing.compression != 0) {
+        muster_operation_step_packs(operation, step);
+    } else if (has_ranges(operation, step)) {
         muster_operation_step_in_ranges(operation, step);
     } else if (step->kind == MUSTER_STEP_REDUCE) {
         muster_reduction_combine(&operation->launch->reduction, target, target, source,
@@ -184,6 +187,8 @@ static void prepare_message(struct muster_step_message *message)
     message->pending = true;
     if (operation->on_device) {
         muster_message_prepare_device(message);
+    } else if (launch->packing.compression != 0) {
+        muster_message_prepare_packs(message);
     } else if (operation->in_ranges) {
         muster_message_prepare_ranges(message);
     }
@@ -312,6 +317,9 @@ static void prepare_operation(struct muster_operation *operation,
     operation->copy_reason[0] = '\0';
     operation->on_device = launch->in_memory != NULL || launch->out_memory != NULL;
     operation->element_size_bytes = muster_type_size_bytes((muster_type)call->type);
+    if (launch->packing.compression != 0) {
+        muster_operation_prepare_packs(operation);
+    }
     operation->failure = MUSTER_OK;
     atomic_store(&operation->failed, false);
     atomic_store(&operation->lanes_left, operation->schedule.lanes);
@@ -403,6 +411,9 @@ muster_status muster_operation_finish(struct muster_operation *operation, muster
     }
     if (operation->peer_count > 0) {
         wait_for_done_functions(operation);
+    }
+    if (operation->launch->packing.compression != 0) {
+        muster_operation_finish_packs(operation);
     }
     return MUSTER_OK;
 }
@@ -549,12 +560,18 @@ muster_status muster_operation_create(struct muster_fabric *fabric,
     return MUSTER_OK;
 }
 
+muster_status muster_operation_enable_packs(struct muster_operation *operation)
+{
+    return muster_pack_plan_create(&operation->schedule, &operation->packs);
+}
+
 void muster_operation_destroy(struct muster_operation *operation)
 {
     if (operation == NULL) {
         return;
     }
     muster_schedule_finish(&operation->schedule);
+    muster_pack_plan_destroy(operation->packs);
     free(operation->messages);
     free(operation->lanes);
     free(operation->peers);

@@ -21,6 +21,9 @@ MUSTER_CHECKED muster_status muster_operation_create(struct muster_fabric *fabri
                                                      struct muster_schedule *schedule,
                                                      const uint32_t *ranks,
                                                      struct muster_operation **ret_operation);
+/* Its launches will be compressed: its schedule counts packs. Once, before the first launch.
+ * MUSTER_FATAL: no memory. */
+MUSTER_CHECKED muster_status muster_operation_enable_packs(struct muster_operation *operation);
 void muster_operation_destroy(struct muster_operation *operation);
 
 /* The group that performs the operation's group step, which is its whole schedule, and how: the

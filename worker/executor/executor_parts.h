@@ -8,6 +8,8 @@
 #include "worker/base/status.h"
 #include "worker/executor/executor.h"
 
+struct muster_pack_plan; /* executor_packs.h */
+
 /* Where a launch stands in one lane of the schedule. */
 struct muster_lane_state {
     struct muster_operation *operation;
@@ -38,7 +40,8 @@ struct muster_operation {
     struct muster_lane_state *lanes;      /* [schedule.lanes] */
     uint32_t *peers; /* [peer_count] the schedule's distinct peers, global ranks */
     size_t peer_count;
-    bool in_group;                              /* the schedule is one group step */
+    struct muster_pack_plan *packs; /* of an operation whose launches are compressed; or NULL */
+    bool in_group;                  /* the schedule is one group step */
     const struct muster_operation_group *group; /* borrowed; NULL: none performs it */
     unsigned method;                            /* of the group's device */
 

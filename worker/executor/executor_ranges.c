@@ -43,6 +43,17 @@ static void consume(struct muster_transfer *transfer, uint64_t offset_bytes, con
         arrived, size_bytes);
 }
 
+/* In place of the function that the executor has set for a kept output of one buffer. */
+static void consume_kept(struct muster_transfer *transfer, uint64_t offset_bytes, const void *data,
+                         size_t size_bytes)
+{
+    const struct muster_step_message *message = transfer->owner;
+    const struct muster_step *step = message->step;
+    const struct muster_place target = place_of(message->lane->operation, step->target, step->at);
+    const struct muster_place arrived = {.base = (char *)data}; /* only read */
+    muster_place_copy(muster_place_advance(target, offset_bytes), arrived, size_bytes);
+}
+
 /* Fills data, or ranges if the place lies in more than one. */
 static void set_data(struct muster_transfer *transfer, struct muster_place place)
 {
@@ -66,6 +77,8 @@ void muster_message_prepare_ranges(struct muster_step_message *message)
         set_data(&message->transfer, place_of(operation, step->source, step->span.offset));
     } else if (step->kind == MUSTER_STEP_RECV_REDUCE) {
         message->transfer.consume = consume;
+    } else if (message->transfer.consume != NULL) {
+        message->transfer.consume = consume_kept;
     } else {
         set_data(&message->transfer, place_of(operation, step->target, step->at));
     }

@@ -168,7 +168,9 @@ void muster_link_fail(struct muster_link *link, enum muster_link_state state, co
     }
     muster_transfer_table_splice(&link->receives, &ended);
     muster_link_notify(link);
-    complete_all(link, &ended, MUSTER_REJOIN, link->reason);
+    /* A member that revokes the generation says why, and leaves after that. */
+    bool revoked = fabric->generation != 0 && fabric->revoked >= fabric->generation;
+    complete_all(link, &ended, MUSTER_REJOIN, revoked ? fabric->revoked_reason : link->reason);
     muster_link_tell_listeners(link);
     if (state == MUSTER_LINK_LOST) {
         muster_fabric_revoke_after_loss(fabric, link->reason);

@@ -32,6 +32,7 @@ static void read_environment(muster_options *options)
         .order = muster_option_read_number("MUSTER_ORDER", 0),
         .algorithm = muster_option_variable("MUSTER_ALGORITHM"),
         .timeline = muster_option_variable("MUSTER_TIMELINE"),
+        .compression = muster_option_variable("MUSTER_COMPRESSION"),
         .join_timeout_ms = muster_option_read_number("MUSTER_JOIN_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
         .call_timeout_ms = muster_option_read_number("MUSTER_CALL_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
     };
@@ -44,9 +45,9 @@ static void read_environment(muster_options *options)
 
 /* Padding at the end would become the place of the next field that is appended: older programs
  * would give it values. */
-_Static_assert(offsetof(muster_options, timeline) + sizeof(char *) == sizeof(muster_options),
+_Static_assert(offsetof(muster_options, compression) + sizeof(char *) == sizeof(muster_options),
                "muster_options ends with padding");
-_Static_assert(offsetof(muster_call_options, finish_together) + sizeof(int) ==
+_Static_assert(offsetof(muster_call_options, reserved) + sizeof(uint32_t) ==
                    sizeof(muster_call_options),
                "muster_call_options ends with padding");
 
@@ -139,6 +140,14 @@ static muster_status check_algorithm(const char *text)
                                : muster_error_prefix(status, "algorithm (MUSTER_ALGORITHM)");
 }
 
+static muster_status parse_compression(const char *name, muster_compression *ret_compression)
+{
+    *ret_compression = MUSTER_COMPRESSION_NONE;
+    return name == NULL || muster_compression_parse(name, ret_compression) == MUSTER_OK
+               ? MUSTER_OK
+               : muster_error_prefix(MUSTER_INVALID, "compression (MUSTER_COMPRESSION)");
+}
+
 /* Where the service is, and what it is to know. */
 static muster_status copy_service(const muster_options *options, struct muster_settings *settings)
 {
@@ -171,6 +180,7 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     TRY(copy_host(options->host, &settings->host));
     TRY(copy_rack(options->rack, &settings->rack));
     TRY(muster_option_copy(options->timeline, &settings->timeline));
+    TRY(parse_compression(options->compression, &settings->compression));
     if (options->algorithm != NULL) {
         TRY(check_algorithm(options->algorithm));
         TRY(muster_option_copy(options->algorithm, &settings->algorithm));

@@ -7,6 +7,7 @@
 #ifndef MUSTER_WORKER_SESSION_OPTIONS_H
 #define MUSTER_WORKER_SESSION_OPTIONS_H
 
+#include "collectives/call/compression.h"
 #include "elastic/messages/messages.h"
 #include "worker/fabric/fabric.h"
 
@@ -28,8 +29,9 @@ struct muster_settings {
     bool measure; /* the links, when there is reason to */
     bool tune;    /* find out what is fast */
     bool reproducible;
-    bool encrypted; /* the links use TLS */
-    char *timeline; /* the prefix of its file; NULL: none */
+    bool encrypted;                 /* the links use TLS */
+    char *timeline;                 /* the prefix of its file; NULL: none */
+    muster_compression compression; /* of the calls that can be compressed */
 };
 
 /* options may be NULL: all settings then come from the environment, as do those that an older

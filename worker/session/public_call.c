@@ -7,6 +7,15 @@
 #include "worker/session/failure_handling.h"
 #include "worker/session/operations.h"
 
+/* The session's option is for the calls that can be compressed, and lets the others be. */
+static bool may_be_compressed(const struct muster_request *request, muster_compression compression)
+{
+    bool varies = request->in_counts != NULL || request->out_counts != NULL;
+    return !request->reproducible && !varies &&
+           muster_compression_check(compression, request->collective, request->type, request->op) ==
+               MUSTER_OK;
+}
+
 muster_status muster_session_call(struct muster_session *session, muster_scope scope,
                                   struct muster_request *request, struct muster_call_form form)
 {
@@ -20,11 +29,16 @@ muster_status muster_session_call(struct muster_session *session, muster_scope s
         if (status != MUSTER_OK) {
             return muster_error_prefix(status, "%s", muster_collective_name(request->collective));
         }
+        if (complete.reserved != 0) {
+            return muster_error_set(MUSTER_INVALID, "%s: muster_call_options.reserved is %u, not 0",
+                                    muster_collective_name(request->collective), complete.reserved);
+        }
         request->algorithm = complete.algorithm;
         request->reproducible = request->reproducible || complete.reproducible != 0;
         request->prescale = complete.prescale;
         request->postscale = complete.postscale;
         request->factors_set = complete.factors_set;
+        request->compression = complete.compression;
         request->user_function = complete.user_function;
         request->user_data = complete.user_data;
         request->priority = complete.priority;
@@ -33,6 +47,10 @@ muster_status muster_session_call(struct muster_session *session, muster_scope s
         timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
     }
     request->deadline_ns = muster_clock_after_ms(timeout_ms);
+    if (request->compression == MUSTER_COMPRESSION_DEFAULT &&
+        may_be_compressed(request, session->settings.compression)) {
+        request->compression = session->settings.compression;
+    }
     if (form.kind == MUSTER_CALL_BLOCKS) {
         return muster_session_run(session, scope, request);
     }

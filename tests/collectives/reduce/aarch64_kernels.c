@@ -50,6 +50,23 @@ static bool conversions_are_right(size_t count, uint64_t *random)
     return right_bits && memcmp(got[0], got[1], sizeof got[0]) == 0;
 }
 
+/* Packs of int8, of numbers of up to 16 different magnitudes. */
+static bool packs_are_right(uint64_t *random)
+{
+    static float floats[2 * 240], decoded[2][2 * 240];
+    static unsigned char packs[2][2 * 244];
+    for (size_t i = 0; i < 2 * 240; i++) {
+        int64_t drawn = (int64_t)test_random(random);
+        floats[i] = (float)(drawn >> (test_random(random) % 16));
+    }
+    muster_kernels_neon.pack_int8(packs[0], floats, 2);
+    muster_kernels_plain.pack_int8(packs[1], floats, 2);
+    muster_kernels_neon.unpack_int8(decoded[0], packs[0], 2);
+    muster_kernels_plain.unpack_int8(decoded[1], packs[1], 2);
+    return memcmp(packs[0], packs[1], sizeof packs[0]) == 0 &&
+           memcmp(decoded[0], decoded[1], sizeof decoded[0]) == 0;
+}
+
 int main(void)
 {
     uint64_t random = UINT64_C(88172645463325252);
@@ -72,6 +89,7 @@ int main(void)
     }
     for (size_t round = 0; round < ROUNDS; round++) {
         wrong += !conversions_are_right(round, &random);
+        wrong += !packs_are_right(&random);
     }
     printf("%u wrong\n", wrong);
     return wrong > 0;

@@ -14,6 +14,6 @@ trap 'rm -rf "$folder"' EXIT
 cd "$MUSTER_SOURCE"
 $compiler -std=gnu17 -D_GNU_SOURCE "-DMUSTER_VERSION=\"0\"" -O3 -fno-trapping-math -fno-math-errno -ffp-contract=off \
     -fno-strict-aliasing -Wall -Wextra -Werror -static -I. -o "$folder/kernels" \
-    collectives/reduce/*.c collectives/call/types.c collectives/call/names.c worker/base/status.c \
+    collectives/reduce/*.c collectives/call/types.c collectives/call/names.c collectives/call/compression.c worker/base/status.c \
     tests/support/elements.c tests/collectives/reduce/aarch64_kernels.c -lm
 timeout 100 $emulator "$folder/kernels"

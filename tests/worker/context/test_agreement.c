@@ -83,6 +83,14 @@ static void a_disagreement_on_factors_or_buffers_is_an_error_on_all_ranks(void *
     assert_disagreement(calls, "postscale", "3");
 
     calls = group_calls_create(MUSTER_ALLREDUCE);
+    for (uint32_t i = 0; i < 4; i++) {
+        calls->requests[i].algorithm = "ring";
+        calls->requests[i].compression =
+            i == 1 ? MUSTER_COMPRESSION_NONE : MUSTER_COMPRESSION_BFLOAT16;
+    }
+    assert_disagreement(calls, "compression", "bfloat16");
+
+    calls = group_calls_create(MUSTER_ALLREDUCE);
     const void *inputs[] = {calls->in[1], calls->in[1]};
     void *outputs[] = {calls->out[1], calls->out[1] + 200};
     for (uint32_t i = 0; i < 4; i++) {

@@ -16,8 +16,8 @@ struct sum {
     enum muster_collective collective;
     muster_type type;
     muster_op op;
-    double prescale, postscale;
     uint32_t factors_set;
+    double prescale, postscale;
     uint32_t buffers;
     bool in_place;
     double value; /* buffer b of rank r holds (r + 1) times this, plus b */

@@ -1,5 +1,6 @@
 /* The two promises, of members that run: inputs that are kept while a member is absent or dies, and
  * members that finish together. */
+#include "collectives/call/request_ranges.h"
 #include "tests/support/group.h"
 #include "tests/support/schedules.h"
 #include "worker/base/clock.h"
@@ -23,7 +24,8 @@ struct promised_call {
     size_t algorithm;
     uint64_t count;
     bool keep_input, finish_together;
-    uint32_t absent; /* does not call; RANKS: none */
+    uint32_t absent;         /* does not call; RANKS: none */
+    const uint32_t *callers; /* as of group_start_shuffled(), or NULL */
     muster_status statuses[RANKS];
     atomic_uint changed; /* elements of inputs that are not what they were */
     /* Of a death: */
@@ -119,7 +121,11 @@ static uint32_t run_without_one(enum group_transport transport, struct promised_
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         call->statuses[rank] = MUSTER_FATAL;
     }
-    group_start(&group, transport, memory ? 1 : 2, memory ? one : two, NULL);
+    if (call->callers != NULL) {
+        group_start_shuffled(&group, transport, 2, two, call->callers, NULL);
+    } else {
+        group_start(&group, transport, memory ? 1 : 2, memory ? one : two, NULL);
+    }
     if (fits(&group, call->algorithm)) {
         group_each(&group, call_once, call);
     }
@@ -130,10 +136,14 @@ static uint32_t run_without_one(enum group_transport transport, struct promised_
     return succeeded;
 }
 
-static void expect_unchanged(enum group_transport transport, size_t algorithm)
+static void expect_unchanged(enum group_transport transport, size_t algorithm,
+                             const uint32_t *callers)
 {
-    struct promised_call call = {
-        .algorithm = algorithm, .count = COUNT, .keep_input = true, .absent = ABSENT};
+    struct promised_call call = {.algorithm = algorithm,
+                                 .count = COUNT,
+                                 .keep_input = true,
+                                 .absent = ABSENT,
+                                 .callers = callers};
     (void)run_without_one(transport, &call);
     if (atomic_load(&call.changed) > 0) {
         fail_msg("%s %s: %u elements have changed before all members had called",
@@ -147,10 +157,22 @@ static void no_input_in_place_changes_before_all_members_have_called(void **stat
     (void)state;
     for (size_t i = 0; i < muster_algorithm_count; i++) {
         if (muster_collective_overwrites_input(muster_algorithms[i].collective)) {
-            expect_unchanged(i % 2 == 0 ? GROUP_INPROC : GROUP_TCP, i);
+            expect_unchanged(i % 2 == 0 ? GROUP_INPROC : GROUP_TCP, i, NULL);
             if (muster_algorithm_uses_memory(i)) {
-                expect_unchanged(GROUP_MEMORY, i);
+                expect_unchanged(GROUP_MEMORY, i, NULL);
             }
+        }
+    }
+}
+
+/* Where blocks are copied because the schedule has them in another order. */
+static void nor_does_it_in_any_order_of_ranks(void **state)
+{
+    static const uint32_t dealt[RANKS] = {0, 2, 3, 1};
+    (void)state;
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        if (muster_collective_overwrites_input(muster_algorithms[i].collective)) {
+            expect_unchanged(GROUP_INPROC, i, dealt);
         }
     }
 }
@@ -347,24 +369,30 @@ static void members_that_ask_for_different_promises_are_told(void **state)
     }
 }
 
-/* Scaled, and of several buffers: what a rank does alone must not touch the input either. */
+enum gathered { SCALED, SEVERAL_BUFFERS, SCALED_RANGES, GATHERED };
+
+/* Scaled, and of several buffers or ranges: what a rank does alone must not touch the input either.
+ */
 static void gather_and_wait(struct group_member *member, void *argument)
 {
-    const bool *several = argument;
+    const enum gathered gathered = *(const enum gathered *)argument;
     enum { SMALL = 1000 };
     float data[2][SMALL];
     for (size_t i = 0; i < 2 * (size_t)SMALL; i++) {
         data[i / SMALL][i % SMALL] = (float)(member->rank + i);
     }
     void *buffers[2] = {data[0], data[1]};
+    const muster_range ranges[2] = {{data[1], SMALL}, {data[0], SMALL}};
+    const struct muster_given_ranges given = {ranges, ranges, 2, 2};
     struct muster_request request = {.collective = MUSTER_ALLREDUCE,
                                      .in = data[0],
                                      .out = data[0],
                                      .count = SMALL,
                                      .type = MUSTER_FLOAT32,
                                      .op = MUSTER_SUM,
-                                     .prescale = *several ? 0 : 3,
-                                     .buffer_count = *several ? 2 : 0,
+                                     .prescale = gathered == SEVERAL_BUFFERS ? 0 : 3,
+                                     .buffer_count = gathered == SEVERAL_BUFFERS ? 2 : 0,
+                                     .ranges = gathered == SCALED_RANGES ? &given : NULL,
                                      .inputs = (const void *const *)buffers,
                                      .outputs = buffers,
                                      .keep_input = true,
@@ -385,11 +413,10 @@ static void gather_and_wait(struct group_member *member, void *argument)
 static void scaled_inputs_and_several_buffers_are_kept(void **state)
 {
     (void)state;
-    for (int several = 0; several < 2; several++) {
-        bool argument = several == 1;
+    for (enum gathered gathered = SCALED; gathered < GATHERED; gathered++) {
         struct group group;
-        group_start_flat(&group, several == 1 ? GROUP_MEMORY : GROUP_INPROC, RANKS);
-        group_each(&group, gather_and_wait, &argument);
+        group_start_flat(&group, gathered == SEVERAL_BUFFERS ? GROUP_MEMORY : GROUP_INPROC, RANKS);
+        group_each(&group, gather_and_wait, &gathered);
         group_finish(&group);
     }
 }
@@ -467,6 +494,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_input_in_place_changes_before_all_members_have_called),
+        cmocka_unit_test(nor_does_it_in_any_order_of_ranks),
         cmocka_unit_test(without_the_promise_inputs_in_place_change),
         cmocka_unit_test(no_member_finishes_before_all_have_called),
         cmocka_unit_test(a_death_leaves_each_element_as_it_was_or_as_the_result),

@@ -79,6 +79,7 @@ static struct drawn draw(uint64_t *common, uint32_t ranks)
     drawn.request.user_function = pattern_user;
     drawn.request.root = (uint32_t)(test_random(common) % ranks);
     drawn.starts = test_random(common) % 3 == 0;
+    drawn.request.keep_input = test_random(common) % 3 == 0;
     return drawn;
 }
 
@@ -209,6 +210,7 @@ struct large {
     bool shared;   /* of muster_alloc() */
     bool in_place; /* else ins and outs differ */
     bool average;  /* with factors */
+    bool keep;
 };
 
 /* Of so many elements; a border lies in the middle of most pieces in which they are moved. */
@@ -304,6 +306,7 @@ static void run_large(struct group_member *member, void *argument)
                                            .op = large->average ? MUSTER_AVERAGE : MUSTER_SUM,
                                            .prescale = large->average ? 8 : 1,
                                            .postscale = large->average ? 0.5 : 1,
+                                           .keep_input = large->keep,
                                            .deadline_ns = group_deadline()};
     if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
         group_fail(member, "%s", muster_last_error());
@@ -321,10 +324,11 @@ static void test_large_ranges_give_the_sum_in_every_kind_of_memory(void **state)
         for (uint32_t ranks = 2; ranks <= 4; ranks += 2) {
             struct group group;
             group_start_flat(&group, transport, ranks);
-            for (unsigned way = 0; way < 8; way++) {
+            for (unsigned way = 0; way < 16; way++) {
                 struct large large = {.shared = (way & 1) != 0,
                                       .in_place = (way & 2) != 0,
-                                      .average = (way & 4) != 0};
+                                      .average = (way & 4) != 0,
+                                      .keep = (way & 8) != 0};
                 group_each(&group, run_large, &large);
             }
             group_finish(&group);

@@ -61,6 +61,7 @@ static const struct variable {
     NUMBER_OPTION("MUSTER_VERBS_CONNECTIONS", verbs_connections, "4"),
     TEXT_OPTION("MUSTER_VERBS_GID", verbs_gid, "3"),
     TEXT_OPTION("MUSTER_TIMELINE", timeline, "/tmp/night"),
+    TEXT_OPTION("MUSTER_COMPRESSION", compression, "int8"),
 };
 enum { VARIABLES = sizeof variables / sizeof variables[0] };
 
@@ -238,6 +239,20 @@ static void options_without_a_size_are_refused(void **state)
     }
 }
 
+static void an_unknown_compression_is_refused(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_COMPRESSION", "zip");
+    expect_refusal(NULL, "compression (MUSTER_COMPRESSION): no compression is called \"zip\"",
+                   "none, bfloat16, float16, int8");
+    set("MUSTER_COMPRESSION", "float16");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_int_equal(settings.compression, MUSTER_COMPRESSION_FLOAT16);
+    muster_settings_finish(&settings);
+}
+
 static void measuring_can_be_switched_off(void **state)
 {
     (void)state;
@@ -381,6 +396,7 @@ int main(void)
         cmocka_unit_test_setup(measuring_can_be_switched_off, clean_environment),
         cmocka_unit_test_setup(transports_say_what_is_wrong_with_their_options, clean_environment),
         cmocka_unit_test_setup(an_unknown_algorithm_is_refused, clean_environment),
+        cmocka_unit_test_setup(an_unknown_compression_is_refused, clean_environment),
         cmocka_unit_test_setup(without_a_rendezvous_the_variable_is_named, clean_environment),
         cmocka_unit_test_setup(a_bad_url_is_shown, clean_environment),
         cmocka_unit_test_setup(a_variable_that_is_no_number_is_shown, clean_environment),

@@ -445,6 +445,60 @@ static void a_reproducible_sum_depends_on_the_contribution_numbers_only(void **s
     assert_memory_equal(&sums[1].sum, &expected, sizeof expected);
 }
 
+static void choose_compression(struct crew_member *member)
+{
+    member->options.compression = "bfloat16";
+}
+
+/* The largest of equal numbers, rounded as often as you like, is the number rounded once. */
+static void compress(struct crew_member *member)
+{
+    muster_session *session = member->session;
+    float exact = 1.01F;
+    float rounded = 1.0078125F;
+    float out[2] = {0};
+    const size_t counts[] = {1, 1};
+    muster_call_options options;
+    muster_call_options_init(&options);
+    options.algorithm = "ring"; /* a named algorithm is compressed whatever it costs */
+    MEMBER_OK(member, muster_allreduce(session, MUSTER_GLOBAL, &exact, out, 1, MUSTER_FLOAT32,
+                                       MUSTER_MAX, &options));
+    MEMBER_CHECK(member, out[0] == rounded);
+    MEMBER_OK(member,
+              muster_allgather(session, MUSTER_GLOBAL, &exact, out, 1, MUSTER_FLOAT32, &options));
+    MEMBER_CHECK(member, out[0] == rounded && out[1] == rounded);
+    options.compression = MUSTER_COMPRESSION_NONE;
+    MEMBER_OK(member, muster_allreduce(session, MUSTER_GLOBAL, &exact, out, 1, MUSTER_FLOAT32,
+                                       MUSTER_MAX, &options));
+    MEMBER_CHECK(member, out[0] == exact);
+    /* The session's option concerns only calls that can be compressed. */
+    options.compression = MUSTER_COMPRESSION_DEFAULT;
+    MEMBER_OK(member, muster_allgatherv(session, MUSTER_GLOBAL, &exact, out, counts, MUSTER_FLOAT32,
+                                        &options));
+    MEMBER_CHECK(member, out[0] == exact && out[1] == exact);
+    options.reproducible = 1;
+    options.algorithm = NULL;
+    MEMBER_OK(member, muster_allreduce(session, MUSTER_GLOBAL, &exact, out, 1, MUSTER_FLOAT32,
+                                       MUSTER_SUM, &options));
+    MEMBER_CHECK(member, out[0] == exact + exact);
+    options.compression = MUSTER_COMPRESSION_INT8;
+    MEMBER_CHECK(member, muster_allreduce(session, MUSTER_GLOBAL, &exact, out, 1, MUSTER_FLOAT32,
+                                          MUSTER_SUM, &options) == MUSTER_INVALID);
+    MEMBER_OK(member, muster_barrier(session, MUSTER_GLOBAL, NULL)); /* the others are as far */
+}
+
+static void calls_are_compressed_as_the_options_say(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = group_service.url,
+                        .job = "compression",
+                        .count = 2,
+                        .hosts = 2,
+                        .prepare = choose_compression,
+                        .function = compress};
+    assert_int_equal(crew_run(&crew), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +512,7 @@ int main(void)
         cmocka_unit_test(members_agree_on_promises),
         cmocka_unit_test(all_members_know_the_racks),
         cmocka_unit_test(a_reproducible_sum_depends_on_the_contribution_numbers_only),
+        cmocka_unit_test(calls_are_compressed_as_the_options_say),
     };
     if (!test_service_built()) {
         return 77;

@@ -25,6 +25,7 @@ enum {
     KEY_REPRODUCIBLE,
     KEY_KEEP_INPUT,
     KEY_FINISH_TOGETHER,
+    KEY_COMPRESSION,
     KEY_ALLOC,
     KEY_SVG,
     KEY_TIMELINE,
@@ -107,6 +108,8 @@ static const struct argp_option argp_options[] = {
      "As --in-place, and the buffer gets results only: partial results go through scratch", 0},
     {"finish-together", KEY_FINISH_TOGETHER, NULL, 0, "No rank finishes before all have started",
      0},
+    {"compression", KEY_COMPRESSION, "NAME", 0,
+     "none (default), bfloat16, float16 or int8: how float32 travels", 0},
     {"svg", KEY_SVG, "FILE", 0,
      "Draw time and busbw over the sizes, with a line for each algorithm", 0},
     {"timeline", KEY_TIMELINE, "PREFIX", 0,
@@ -149,6 +152,8 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
                    : muster_error_errno(MUSTER_FATAL, "--timeline");
     case KEY_TYPE:
         return muster_type_parse(text, &options->type);
+    case KEY_COMPRESSION:
+        return muster_compression_parse(text, &options->compression);
     case KEY_OP:
         return muster_op_parse(text, &options->op);
     case KEY_ITERATIONS:

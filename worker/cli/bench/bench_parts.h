@@ -14,6 +14,7 @@
 #ifndef MUSTER_WORKER_CLI_BENCH_BENCH_PARTS_H
 #define MUSTER_WORKER_CLI_BENCH_BENCH_PARTS_H
 
+#include "collectives/call/compression.h"
 #include "worker/cli/bench/bench_network.h"
 #include "worker/context/context.h"
 #include "worker/session/stored_figures.h"
@@ -50,6 +51,7 @@ struct muster_bench_options {
     const char *svg;     /* the file for the picture; NULL: none */
     muster_type type;
     muster_op op;
+    muster_compression compression;
     uint32_t connections; /* of each link: TCP connections, or queue pairs; 0: the default */
     uint32_t device_count;
     char *devices[MUSTER_BENCH_RANKS_MAX]; /* RDMA: rank i uses device i modulo device_count */

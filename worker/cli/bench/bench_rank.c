@@ -222,6 +222,7 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         .reproducible = options->reproducible,
         .keep_input = options->keep_input,
         .finish_together = options->finish_together,
+        .compression = options->compression,
     };
     set_counts(run, &request);
     if (options->collective == MUSTER_BROADCAST || options->in_place) {
