@@ -96,8 +96,7 @@ static inline void muster_place_copy(struct muster_place to, struct muster_place
     if (to.ranges != NULL || from.ranges != NULL) {
         muster_place_copy_parts(to, from, size_bytes);
     } else if (size_bytes > 0 && to.base != from.base) {
-        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): without ranges there is a base
-         */
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): there is a base */
         memcpy(to.base, from.base, size_bytes);
     }
 }

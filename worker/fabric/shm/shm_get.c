@@ -58,9 +58,10 @@ static struct muster_place peer_place(const struct reading *reading,
                                       const struct muster_range_list *runs)
 {
     const struct muster_shm_offer *offer = reading->offer;
-    return offer->run_count == 0
-               ? (struct muster_place){.base = peer_address(offer->address + reading->offset)}
-               : (struct muster_place){.ranges = runs, .at_bytes = offer->offset + reading->offset};
+    if (offer->run_count == 0) {
+        return (struct muster_place){.base = peer_address(offer->address + reading->offset)};
+    }
+    return (struct muster_place){.ranges = runs, .at_bytes = offer->offset + reading->offset};
 }
 
 /* The kernel copies as much as both lists of parts hold. */
@@ -156,9 +157,10 @@ static bool read_piece(const struct reading *reading)
 {
     struct muster_transfer *receive = reading->receive;
     unsigned char *piece = reading->end->shm->piece;
-    const struct muster_place to = receive->consume != NULL
-                                       ? (struct muster_place){.base = (char *)piece}
-                                       : muster_transfer_place(receive, reading->offset);
+    struct muster_place to = {.base = (char *)piece};
+    if (receive->consume == NULL) {
+        to = muster_transfer_place(receive, reading->offset);
+    }
     const unsigned char *from = reading->mapped != NULL ? reading->mapped + reading->offset : piece;
     int64_t started_ns = muster_link_clock(reading->end->link);
     bool copies = reading->mapped != NULL && receive->consume != NULL && receive->checked;
