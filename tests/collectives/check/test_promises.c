@@ -1,5 +1,6 @@
 /* The promises of schedules are proven for every algorithm, hold in an interpreter that knows
- * nothing of the checker, and are missed where they are broken. */
+ * nothing of the checker, and are missed where they are broken. With an argument: for every number
+ * of ranks, which the slow tier does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,6 +67,18 @@ static void prove(size_t algorithm, const struct muster_plan *plan, bool uneven,
     test_job_finish(&job);
 }
 
+static bool all; /* every number of ranks, with more counts */
+
+/* How many of the counts are visited for so many ranks: all for few, and of large numbers of ranks
+ * some, which are others in each run. */
+static size_t counts_for(uint32_t ranks, size_t most, uint64_t *random)
+{
+    if (ranks <= (all ? 16 : 8)) {
+        return most;
+    }
+    return all || test_random_below(random, ranks <= 16 ? 2 : 8) == 0 ? 1 : 0;
+}
+
 static void every_algorithm_keeps_its_promises_for_1_to_64_ranks(void **state)
 {
     (void)state;
@@ -74,7 +87,8 @@ static void every_algorithm_keeps_its_promises_for_1_to_64_ranks(void **state)
         const uint64_t counts[] = {0, 1, ranks - 1, ranks + 1, 3 * ranks + 2, 5003, 1000003};
         const size_t most = sizeof counts / sizeof counts[0];
         struct muster_topology topology = test_topology_even(ranks, ranks % 3 == 0 ? 3 : 1);
-        for (size_t i = 0; i < (ranks <= 16 ? most : 1); i++) {
+        const size_t visited = counts_for(ranks, most, &random);
+        for (size_t i = 0; i < visited; i++) {
             uint64_t count = counts[(i * 2 + ranks) % most];
             visit_all(&topology, count, KEPT, &random, prove);
             visit_all(&topology, count, TOGETHER, &random, prove);
@@ -195,7 +209,8 @@ static void without_a_closing_round_some_collectives_finish_early(void **state)
     for (uint32_t ranks = 1; ranks <= RANKS_MAX; ranks++) {
         const uint64_t counts[] = {0, 1, ranks - 1, ranks, 3 * ranks + 2, 50003};
         struct muster_topology topology = test_topology_even(ranks, ranks > 7 ? 4 : 1);
-        for (size_t i = 0; i < (ranks <= 16 ? sizeof counts / sizeof counts[0] : 1); i++) {
+        const size_t visited = counts_for(ranks, sizeof counts / sizeof counts[0], &random);
+        for (size_t i = 0; i < visited; i++) {
             visit_all(&topology, counts[i], 0, &random, look_who_synchronizes);
         }
         muster_topology_finish(&topology);
@@ -372,8 +387,10 @@ static void mutants_that_break_a_promise_are_rejected(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argv;
+    all = argc > 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm_keeps_its_promises_for_1_to_64_ranks),
         cmocka_unit_test(random_ragged_hosts_in_random_racks_keep_their_promises),
