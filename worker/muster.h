@@ -5,8 +5,9 @@
  * of the job. When the membership changes, calls return MUSTER_REJOIN; muster_run() hides that.
  *
  * Programs include this header only. It includes muster_collectives.h, which declares the
- * collectives, and muster_operations.h, for operations in flight. Every other file of the source
- * tree may include it for its types: statuses, element types, reduce operations, scopes.
+ * collectives, muster_messages.h, for point to point, and muster_operations.h, for operations in
+ * flight. Every other file of the source tree may include it for its types: statuses, element
+ * types, reduce operations, scopes.
  *
  * Errors: a function that can fail returns a muster_status, which says what the caller should do.
  * muster_last_error() says in one line what happened and names the rank, host or argument. Outputs
@@ -119,12 +120,23 @@ typedef enum muster_compression {
     MUSTER_COMPRESSION_INT8 = 4,    /* 240 elements that follow each other share a scale */
 } muster_compression;
 
-/* Which members take part in a call. */
-typedef enum muster_scope {
+/* In C++ an enumeration has only the values of its enumerators, unless its type is named. */
+#ifdef __cplusplus
+#define MUSTER_SCOPE_TYPE : int32_t
+#else
+#define MUSTER_SCOPE_TYPE
+#endif
+
+/* Which members take part in a call. Further scopes are process sets (muster_process_set()): their
+ * numbers are positive, and none of these. */
+typedef enum muster_scope MUSTER_SCOPE_TYPE {
     MUSTER_GLOBAL = 0, /* all members */
     MUSTER_LOCAL = 1,  /* the members on this host */
     MUSTER_CROSS = 2,  /* the members with this local rank, one on each host that has this rank */
 } muster_scope;
+
+/* No scope: what muster_split() gives to members that are to be in no set. */
+#define MUSTER_NO_SCOPE ((muster_scope)-1)
 
 /* Sessions ------------------------------------------------------------------------------------ */
 
@@ -328,6 +340,66 @@ MUSTER_API uint32_t muster_size(const muster_session *session, muster_scope scop
 /* The number of the generation. It grows whenever the membership changes. */
 MUSTER_API uint64_t muster_generation(const muster_session *session);
 
+/* Process sets -------------------------------------------------------------------------------- */
+
+/* A process set is a further scope: a group of members that a program names and lists while the job
+ * runs, with ranks and a size of its own. Every call that takes a scope takes its number. The
+ * number is this process's own; the name is what the members have in common. Sets may overlap;
+ * threads may use different sets at the same time.
+ *
+ * Creating a set is a collective of its members alone: all of them pass the same name and the same
+ * list, and no other member of the job takes part. A message of a member that is ahead waits until
+ * the others have created the set, too. Threads may create different sets at the same time, also in
+ * different orders on different members, but one name in one thread at a time.
+ *
+ * A set belongs to its generation. After muster_rejoin() (muster_run() calls it) the set of a name
+ * has the survivors in their order, under the same number: operations in flight have ended, ranks
+ * and sizes are read anew. A newcomer is in none. Those who hold a set may create it again, with
+ * any list: all members of the new list create it then, newcomers and survivors alike, and it
+ * replaces the old one under the same number. A set of which some survivor knows nothing, as a
+ * member died while it was created, ends everywhere: calls with its number are MUSTER_INVALID until
+ * it is created again. A set without survivors is gone.
+ *
+ * Within one generation a name stands for one list: it cannot be created twice, and after
+ * muster_process_set_free() only with the same list, by all its members. */
+
+/* Creates a set of these members, of which this process is one. members[i], a global rank, has rank
+ * i in the set. Names have 1 to 127 bytes, without control characters. At most 4096 names at a
+ * time. Blocks until all members have created it.
+ *
+ * Errors: MUSTER_INVALID (a bad name or list; the name is in use; or the members disagree about the
+ * list: the error has the sizes and checksums of both lists, and all members that take part get it,
+ * those with another list, too), MUSTER_REJOIN (a member died, left, or did not create the set
+ * within call_timeout_ms), MUSTER_ENDED, MUSTER_FATAL. */
+MUSTER_STATUS muster_process_set(muster_session *session, const char *name, const uint32_t *members,
+                                 size_t count, muster_scope *ret_scope);
+
+/* The number of the set of this name. Does not block. MUSTER_INVALID: this process is in none. */
+MUSTER_STATUS muster_process_set_find(muster_session *session, const char *name,
+                                      muster_scope *ret_scope);
+
+/* Gives the number up. The name may be created again by all who have freed it. Does not block:
+ * operations in flight in the set finish, and can be waited for. A member that frees a set which
+ * the others keep ends it for them in the next generation.
+ *
+ * Errors: MUSTER_INVALID (there is no such set), MUSTER_REJOIN (the membership is changing just
+ * now), MUSTER_ENDED. */
+MUSTER_STATUS muster_process_set_free(muster_session *session, muster_scope scope);
+
+/* A colour for members that are to be in no set; any negative one does the same. */
+#define MUSTER_UNDEFINED (-1)
+
+/* Splits a scope into sets: members of the parent that pass the same colour are one. Their ranks
+ * are in the order of `key`; equal keys, in the order of their ranks in the parent. All members of
+ * the parent call it, with the same name, as a collective of the parent. The set of colour 2 of
+ * "rows" is named "rows/2", and if the parent is a set "grid", "grid/rows/2"; if it is MUSTER_LOCAL
+ * or MUSTER_CROSS, "local/rows/2" or "cross/rows/2". *ret_scope: the caller's set, or
+ * MUSTER_NO_SCOPE. Blocks.
+ *
+ * Errors: those of muster_allgather() and muster_process_set(). */
+MUSTER_STATUS muster_split(muster_session *session, muster_scope parent, int colour, int key,
+                           const char *name, muster_scope *ret_scope);
+
 /* Memory -------------------------------------------------------------------------------------- */
 
 /* Allocates memory for buffers of collectives, page-aligned and zeroed. Members of this host map it
@@ -399,6 +471,7 @@ MUSTER_STATUS muster_run(muster_session *session, muster_function function, void
 #endif
 
 #include "muster_collectives.h" /* IWYU pragma: export */
+#include "muster_messages.h"    /* IWYU pragma: export */
 #include "muster_operations.h"  /* IWYU pragma: export */
 
 #endif

@@ -47,9 +47,13 @@ static const char *yes_or_no(bool yes)
     return yes ? "yes" : "no";
 }
 
+_Static_assert(MUSTER_COMPRESSION_COUNT - 1 <= MUSTER_CALL_COMPRESSION >>
+                   MUSTER_CALL_COMPRESSION_SHIFT,
+               "a compression needs more bits");
+
 static unsigned compression_of(const struct muster_call *call)
 {
-    unsigned compression = (unsigned)call->flags >> MUSTER_CALL_COMPRESSION_SHIFT;
+    unsigned compression = (call->flags & MUSTER_CALL_COMPRESSION) >> MUSTER_CALL_COMPRESSION_SHIFT;
     return compression != 0 ? compression : MUSTER_COMPRESSION_NONE;
 }
 
@@ -79,11 +83,40 @@ static void print_flags(const struct muster_call *here, const struct muster_call
 
 /* All flags but the one that the library sets itself. */
 enum { ASKED = (uint8_t)~MUSTER_CALL_TUNED };
+/* "a set of 2 members (checksum 0a1b2c3d)" */
+static void print_set(const struct muster_call *call, char *ret_text, size_t size)
+{
+    if (has_flag(call, MUSTER_CALL_SET)) {
+        (void)snprintf(ret_text, size, "a set of %" PRIu32 " member%s (checksum %08" PRIx32 ")",
+                       call->root, call->root == 1 ? "" : "s", (uint32_t)call->count);
+    } else {
+        (void)snprintf(ret_text, size, "%s",
+                       muster_collective_name((enum muster_collective)call->collective));
+    }
+}
+
+static bool sets_match(const struct muster_call *here, const struct muster_call *there,
+                       char *ret_text, size_t size)
+{
+    char mine[64];
+    char theirs[64];
+    if (has_flag(here, MUSTER_CALL_SET) == has_flag(there, MUSTER_CALL_SET) &&
+        here->root == there->root && here->count == there->count) {
+        return true;
+    }
+    print_set(here, mine, sizeof mine);
+    print_set(there, theirs, sizeof theirs);
+    (void)snprintf(ret_text, size, "%s here, %s there", mine, theirs);
+    return false;
+}
 
 /* Compares what a user is most likely to have got wrong first. */
 bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
                          char *ret_text, size_t size)
 {
+    if (has_flag(here, MUSTER_CALL_SET) || has_flag(there, MUSTER_CALL_SET)) {
+        return sets_match(here, there, ret_text, size);
+    }
     if (here->collective != there->collective) {
         (void)snprintf(ret_text, size, "collective %s here, %s there",
                        muster_collective_name((enum muster_collective)here->collective),

@@ -65,11 +65,13 @@ static size_t sides_of(const struct muster_step *step, struct side sides[2])
         return 0;
     }
     if (step->kind != MUSTER_STEP_RECV && step->source == MUSTER_OUTPUT) {
-        sides[count++] = (struct side){.offset = step->span.offset, .count = step->span.count};
+        sides[count] = (struct side){.offset = step->span.offset, .count = step->span.count};
+        count++;
     }
     if (step->kind != MUSTER_STEP_SEND && step->target == MUSTER_OUTPUT) {
-        sides[count++] =
+        sides[count] =
             (struct side){.is_target = true, .offset = step->at, .count = step->span.count};
+        count++;
     }
     return count;
 }
@@ -348,7 +350,7 @@ static size_t copy_blocks(const struct keeping *keeping, const struct muster_ste
     for (size_t block = 0; block < keeping->cell_count; block = keeping->cells[block].end) {
         const struct cell *first = &keeping->cells[block];
         if (first->stays && keeping->slots[first->slot].lane == last->lane) {
-            steps[count++] =
+            steps[count] =
                 (struct muster_step){.kind = MUSTER_STEP_COPY,
                                      .source = MUSTER_SCRATCH,
                                      .target = MUSTER_OUTPUT,
@@ -357,6 +359,7 @@ static size_t copy_blocks(const struct keeping *keeping, const struct muster_ste
                                      .span = {.offset = place_in_slot(keeping, block, first->begin),
                                               .count = block_count(keeping, block)},
                                      .at = first->begin};
+            count++;
         }
     }
     return count;

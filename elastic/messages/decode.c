@@ -13,7 +13,7 @@ struct number {
     uint64_t magnitude;
 };
 
-static muster_status decode_fields(const struct muster_message *message, const json_t *json,
+static muster_status decode_fields(const struct muster_service_message *message, const json_t *json,
                                    void *value);
 
 static bool parse_digits(const char *text, struct number *ret_number)
@@ -359,7 +359,7 @@ static muster_status decode_field(const struct muster_field *field, const json_t
     return muster_error_set(MUSTER_FATAL, "%s: no such kind of field", field->name);
 }
 
-static muster_status decode_fields(const struct muster_message *message, const json_t *json,
+static muster_status decode_fields(const struct muster_service_message *message, const json_t *json,
                                    void *value)
 {
     if (!json_is_object(json)) {
@@ -377,8 +377,8 @@ static muster_status decode_fields(const struct muster_message *message, const j
     return MUSTER_OK;
 }
 
-muster_status muster_message_decode(const struct muster_message *message, const json_t *json,
-                                    void *ret_value)
+muster_status muster_message_decode(const struct muster_service_message *message,
+                                    const json_t *json, void *ret_value)
 {
     AUTO_FREE void *value = calloc(1, message->size_bytes);
     if (value == NULL) {
@@ -394,7 +394,7 @@ muster_status muster_message_decode(const struct muster_message *message, const 
 }
 
 /* Arrays, bytes and the parts that have them; the other kinds own nothing. */
-void muster_message_finish(const struct muster_message *message, void *value)
+void muster_message_finish(const struct muster_service_message *message, void *value)
 {
     for (size_t i = 0; i < message->field_count; i++) {
         const struct muster_field *field = &message->fields[i];

@@ -65,7 +65,8 @@ static json_t *encode_numbers(const uint32_t *numbers, uint32_t count)
     return array;
 }
 
-static json_t *encode_list(const struct muster_message *message, const char *items, uint32_t count)
+static json_t *encode_list(const struct muster_service_message *message, const char *items,
+                           uint32_t count)
 {
     json_t *array = json_array();
     for (uint32_t i = 0; i < count && array != NULL; i++) {
@@ -142,7 +143,7 @@ static bool is_default(const struct muster_field *field, const json_t *json)
            (json_is_array(json) && json_array_size(json) == 0);
 }
 
-json_t *muster_message_encode(const struct muster_message *message, const void *value)
+json_t *muster_message_encode(const struct muster_service_message *message, const void *value)
 {
     json_t *object = json_object();
     for (size_t i = 0; i < message->field_count && object != NULL; i++) {

@@ -37,7 +37,7 @@ enum muster_text_rule {
     MUSTER_TEXT_UUID,
 };
 
-struct muster_message;
+struct muster_service_message;
 
 struct muster_field {
     const char *name;
@@ -48,24 +48,24 @@ struct muster_field {
     size_t size_bytes;        /* TEXT, LINE, TEXTS: of the storage; BYTES: the most bytes */
     uint64_t max;             /* of a number (0: the most of its type); of an array's count */
     const char *const *words; /* WORD: [max + 1], by value; NULL: no such value */
-    const struct muster_message *message; /* LIST, PART */
+    const struct muster_service_message *message; /* LIST, PART */
 };
 
-struct muster_message {
+struct muster_service_message {
     const struct muster_field *fields;
     size_t field_count;
     size_t size_bytes; /* of the struct */
     bool sparse;       /* fields that are 0 or empty are left out */
 };
 
-json_t *muster_message_encode(const struct muster_message *message, const void *value);
+json_t *muster_message_encode(const struct muster_service_message *message, const void *value);
 
 /* MUSTER_INVALID names the field; MUSTER_FATAL: no memory. */
-MUSTER_CHECKED muster_status muster_message_decode(const struct muster_message *message,
+MUSTER_CHECKED muster_status muster_message_decode(const struct muster_service_message *message,
                                                    const json_t *json, void *ret_value);
 
 /* Frees what the fields own, and sets them to 0. */
-void muster_message_finish(const struct muster_message *message, void *value);
+void muster_message_finish(const struct muster_service_message *message, void *value);
 
 /* Rows of a table. */
 #define FIELD(type_, json_name, kind_, member, ...)           \

@@ -18,7 +18,7 @@ static const struct muster_field join_fields[] = {
     FIELD(muster_join_request, "maxSize", UINT32, max_size),
     FIELD(muster_join_request, "targetSize", UINT32, target_size),
 };
-static const struct muster_message join_request =
+static const struct muster_service_message join_request =
     MESSAGE(muster_join_request, join_fields, .sparse = true);
 DEFINE_MESSAGE(join_request, muster_join_request, join_request)
 
@@ -30,7 +30,7 @@ static const struct muster_field watch_fields[] = {
     FIELD(muster_watch_request, "leaveKnown", BOOL, leave_known),
     FIELD(muster_watch_request, "progress", UINT64, progress),
 };
-static const struct muster_message watch_request =
+static const struct muster_service_message watch_request =
     MESSAGE(muster_watch_request, watch_fields, .sparse = true);
 DEFINE_MESSAGE(watch_request, muster_watch_request, watch_request)
 
@@ -41,7 +41,7 @@ static const struct muster_field leave_fields[] = {
     WORD_FIELD(muster_leave_request, "reason", reason, leave_words),
     TEXT_FIELD(muster_leave_request, "why", why, ANY),
 };
-static const struct muster_message leave_request =
+static const struct muster_service_message leave_request =
     MESSAGE(muster_leave_request, leave_fields, .sparse = true);
 DEFINE_MESSAGE(leave_request, muster_leave_request, leave_request)
 
@@ -52,7 +52,7 @@ static const struct muster_field report_fields[] = {
     FIELD(muster_report_request, "suspect", UINT32, suspect),
     TEXT_FIELD(muster_report_request, "why", why, ANY),
 };
-static const struct muster_message report_request =
+static const struct muster_service_message report_request =
     MESSAGE(muster_report_request, report_fields, .sparse = true);
 DEFINE_MESSAGE(report_request, muster_report_request, report_request)
 
@@ -60,7 +60,7 @@ static const struct muster_field resize_fields[] = {
     TEXT_FIELD(muster_resize_request, "job", job, JOB),
     FIELD(muster_resize_request, "targetSize", UINT32, target_size),
 };
-static const struct muster_message resize_request =
+static const struct muster_service_message resize_request =
     MESSAGE(muster_resize_request, resize_fields, .sparse = true);
 DEFINE_MESSAGE(resize_request, muster_resize_request, resize_request)
 
@@ -72,7 +72,7 @@ static const struct muster_field value_fields[] = {
     FIELD(muster_value_request, "value", BYTES, value, .size_bytes = MUSTER_VALUE_MAX_BYTES,
           .count_offset = offsetof(struct muster_value_request, value_size)),
 };
-static const struct muster_message value_request =
+static const struct muster_service_message value_request =
     MESSAGE(muster_value_request, value_fields, .sparse = true);
 DEFINE_MESSAGE(value_request, muster_value_request, value_request)
 
@@ -85,7 +85,7 @@ static const struct muster_field job_fields[] = {
     TEXT_FIELD(muster_job_request, "job", job, JOB),
     TEXT_FIELD(muster_job_request, "why", why, ANY),
 };
-static const struct muster_message job_request =
+static const struct muster_service_message job_request =
     MESSAGE(muster_job_request, job_fields, .sparse = true);
 DEFINE_MESSAGE(job_request, muster_job_request, job_request)
 
@@ -99,12 +99,13 @@ static const struct muster_field info_fields[] = {
     TEXT_FIELD(muster_event, "member", info.id, ANY),
     INFO_FIELDS(muster_event, ANY),
 };
-static const struct muster_message event_info = MESSAGE(muster_event, info_fields, .sparse = true);
+static const struct muster_service_message event_info =
+    MESSAGE(muster_event, info_fields, .sparse = true);
 
 static const struct muster_field settings_fields[] = {
     SETTINGS_FIELDS(muster_event),
 };
-static const struct muster_message event_settings =
+static const struct muster_service_message event_settings =
     MESSAGE(muster_event, settings_fields, .sparse = true);
 
 static const struct muster_field event_fields[] = {
@@ -119,7 +120,8 @@ static const struct muster_field event_fields[] = {
     FIELD(muster_event, "info", PART, info, .message = &event_info),
     FIELD(muster_event, "settings", PART, settings, .message = &event_settings),
 };
-static const struct muster_message event = MESSAGE(muster_event, event_fields, .sparse = true);
+static const struct muster_service_message event =
+    MESSAGE(muster_event, event_fields, .sparse = true);
 
 json_t *muster_event_encode(const struct muster_event *value)
 {

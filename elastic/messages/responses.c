@@ -10,14 +10,14 @@ static const struct muster_field host_fields[] = {
     TEXT_FIELD(muster_wire_host, "rack", rack, ANY),
     FIELD(muster_wire_host, "size", UINT32, size),
 };
-static const struct muster_message wire_host = MESSAGE(muster_wire_host, host_fields);
+static const struct muster_service_message wire_host = MESSAGE(muster_wire_host, host_fields);
 
 static const struct muster_field peer_fields[] = {
     TEXT_FIELD(muster_wire_peer, "member", member, REQUIRED),
     FIELD(muster_wire_peer, "order", UINT32, order),
     ADDRESSES_FIELD(muster_wire_peer, addresses, address_count),
 };
-static const struct muster_message wire_peer = MESSAGE(muster_wire_peer, peer_fields);
+static const struct muster_service_message wire_peer = MESSAGE(muster_wire_peer, peer_fields);
 
 static const struct muster_field waiting_fields[] = {
     FIELD(muster_join_response, "members", UINT32, members),
@@ -27,7 +27,8 @@ static const struct muster_field waiting_fields[] = {
           .size_bytes = MUSTER_MISSING_SIZE,
           .count_offset = offsetof(struct muster_join_response, missing_count)),
 };
-static const struct muster_message join_waiting = MESSAGE(muster_join_response, waiting_fields);
+static const struct muster_service_message join_waiting =
+    MESSAGE(muster_join_response, waiting_fields);
 
 static const struct muster_field state_fields[] = {
     FIELD(muster_join_response, "version", UINT64, state_version),
@@ -35,7 +36,7 @@ static const struct muster_field state_fields[] = {
     FIELD(muster_join_response, "stale", NUMBERS, stale, .max = MUSTER_MEMBERS_MAX,
           .count_offset = offsetof(struct muster_join_response, stale_count)),
 };
-static const struct muster_message join_state = MESSAGE(muster_join_response, state_fields);
+static const struct muster_service_message join_state = MESSAGE(muster_join_response, state_fields);
 
 /* The count of peers is the size of the generation: decode checks that both are equal. */
 static const struct muster_field formed_fields[] = {
@@ -53,7 +54,8 @@ static const struct muster_field formed_fields[] = {
     FIELD(muster_join_response, "holdMs", UINT32, hold_ms),
     FIELD(muster_join_response, "leaseMs", UINT32, lease_ms),
 };
-static const struct muster_message join_formed = MESSAGE(muster_join_response, formed_fields);
+static const struct muster_service_message join_formed =
+    MESSAGE(muster_join_response, formed_fields);
 
 json_t *muster_join_response_encode(const struct muster_join_response *value)
 {
@@ -161,14 +163,16 @@ static const struct muster_field watch_fields[] = {
     FIELD(muster_watch_response, "leave", BOOL, leave),
     TEXT_FIELD(muster_watch_response, "reason", reason, ANY),
 };
-static const struct muster_message watch_response = MESSAGE(muster_watch_response, watch_fields);
+static const struct muster_service_message watch_response =
+    MESSAGE(muster_watch_response, watch_fields);
 DEFINE_MESSAGE(watch_response, muster_watch_response, watch_response)
 
 static const struct muster_field value_fields[] = {
     FIELD(muster_value_response, "value", BYTES, value, .size_bytes = MUSTER_VALUE_MAX_BYTES,
           .count_offset = offsetof(struct muster_value_response, value_size)),
 };
-static const struct muster_message value_response = MESSAGE(muster_value_response, value_fields);
+static const struct muster_service_message value_response =
+    MESSAGE(muster_value_response, value_fields);
 DEFINE_MESSAGE(value_response, muster_value_response, value_response)
 
 void muster_value_response_finish(struct muster_value_response *value)
@@ -180,7 +184,7 @@ static const struct muster_field error_fields[] = {
     FIELD(muster_rpc_error, "message", LINE, message,
           .size_bytes = sizeof(((struct muster_rpc_error *)0)->message)),
 };
-static const struct muster_message rpc_error = MESSAGE(muster_rpc_error, error_fields);
+static const struct muster_service_message rpc_error = MESSAGE(muster_rpc_error, error_fields);
 
 json_t *muster_rpc_error_encode(const struct muster_rpc_error *value)
 {
@@ -231,7 +235,7 @@ static const struct muster_field member_fields[] = {
     FIELD(muster_job_member, "suspected", BOOL, suspected),
     FIELD(muster_job_member, "leaveAsked", BOOL, leave_asked),
 };
-static const struct muster_message job_member = MESSAGE(muster_job_member, member_fields);
+static const struct muster_service_message job_member = MESSAGE(muster_job_member, member_fields);
 
 static const struct muster_field generation_fields[] = {
     FIELD(muster_generation_record, "number", UINT64, number),
@@ -241,7 +245,7 @@ static const struct muster_field generation_fields[] = {
     FIELD(muster_generation_record, "revokedMs", INT64, revoked_ms),
     TEXT_FIELD(muster_generation_record, "why", why, ANY),
 };
-static const struct muster_message generation_record =
+static const struct muster_service_message generation_record =
     MESSAGE(muster_generation_record, generation_fields);
 
 static const struct muster_field departure_fields[] = {
@@ -254,7 +258,7 @@ static const struct muster_field departure_fields[] = {
     FIELD(muster_departure_record, "atMs", INT64, at_ms),
     TEXT_FIELD(muster_departure_record, "why", why, ANY),
 };
-static const struct muster_message departure_record =
+static const struct muster_service_message departure_record =
     MESSAGE(muster_departure_record, departure_fields);
 
 static const struct muster_field job_fields[] = {
@@ -271,7 +275,7 @@ static const struct muster_field job_fields[] = {
                generation_record),
     LIST_FIELD(muster_job_response, "departures", departures, departure_count, departure_record),
 };
-static const struct muster_message job = MESSAGE(muster_job_response, job_fields);
+static const struct muster_service_message job = MESSAGE(muster_job_response, job_fields);
 
 json_t *muster_job_response_encode(const struct muster_job_response *value)
 {
@@ -304,12 +308,14 @@ static const struct muster_field summary_fields[] = {
     FIELD(muster_job_summary, "size", UINT32, size),
     FIELD(muster_job_summary, "members", UINT32, members),
 };
-static const struct muster_message job_summary = MESSAGE(muster_job_summary, summary_fields);
+static const struct muster_service_message job_summary =
+    MESSAGE(muster_job_summary, summary_fields);
 
 static const struct muster_field jobs_fields[] = {
     LIST_FIELD(muster_jobs_response, "jobs", jobs, count, job_summary),
 };
-static const struct muster_message jobs_response = MESSAGE(muster_jobs_response, jobs_fields);
+static const struct muster_service_message jobs_response =
+    MESSAGE(muster_jobs_response, jobs_fields);
 DEFINE_MESSAGE(jobs_response, muster_jobs_response, jobs_response)
 
 void muster_jobs_response_finish(struct muster_jobs_response *value)

@@ -11,13 +11,13 @@ static const char *const kind_words[] = {
 static const struct muster_field info_fields[] = {
     INFO_FIELDS(muster_snapshot_record, ANY),
 };
-static const struct muster_message info =
+static const struct muster_service_message info =
     MESSAGE(muster_snapshot_record, info_fields, .sparse = true);
 
 static const struct muster_field settings_fields[] = {
     SETTINGS_FIELDS(muster_snapshot_record),
 };
-static const struct muster_message settings =
+static const struct muster_service_message settings =
     MESSAGE(muster_snapshot_record, settings_fields, .sparse = true);
 
 static const struct muster_field signs_fields[] = {
@@ -28,7 +28,7 @@ static const struct muster_field signs_fields[] = {
     FIELD(muster_snapshot_record, "awaitedMs", INT64, signs.awaited_ms),
     FIELD(muster_snapshot_record, "progress", UINT64, signs.progress),
 };
-static const struct muster_message signs =
+static const struct muster_service_message signs =
     MESSAGE(muster_snapshot_record, signs_fields, .sparse = true);
 
 static const struct muster_field fields[] = {
@@ -65,7 +65,8 @@ static const struct muster_field fields[] = {
     FIELD(muster_snapshot_record, "settings", PART, settings, .message = &settings),
     FIELD(muster_snapshot_record, "signs", PART, signs, .message = &signs),
 };
-static const struct muster_message record = MESSAGE(muster_snapshot_record, fields, .sparse = true);
+static const struct muster_service_message record =
+    MESSAGE(muster_snapshot_record, fields, .sparse = true);
 
 bool muster_snapshot_record_is(const json_t *json)
 {

@@ -25,6 +25,7 @@ int muster_conformance_run(const struct rig_transport *transport)
     count = add(tests, count, conformance_ranges, conformance_ranges_count);
     count = add(tests, count, conformance_ending, conformance_ending_count);
     count = add(tests, count, conformance_members, conformance_members_count);
+    count = add(tests, count, conformance_announced, conformance_announced_count);
     conformance_transport = transport;
     return _cmocka_run_group_tests(transport->name, tests, count, NULL, NULL);
 }

@@ -21,5 +21,7 @@ extern const struct CMUnitTest conformance_ending[];
 extern const size_t conformance_ending_count;
 extern const struct CMUnitTest conformance_members[];
 extern const size_t conformance_members_count;
+extern const struct CMUnitTest conformance_announced[];
+extern const size_t conformance_announced_count;
 
 #endif

@@ -65,8 +65,9 @@ RULES = {
     "worker/cli/plan/": CLI + " collectives/",
     "worker/cli/timeline/": CLI,
     "worker/examples/": "muster.h",
-    "worker/muster.h": "muster_collectives.h muster_operations.h",
+    "worker/muster.h": "muster_collectives.h muster_messages.h muster_operations.h",
     "worker/muster_collectives.h": "",
+    "worker/muster_messages.h": "muster_operations.h",
     "worker/muster_operations.h": "",
 }
 # Pure: what they decide can be tested and replayed, because time and randomness come in as arguments.

@@ -7,7 +7,7 @@
 #include "collectives/call/host_order.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
-#include "worker/base/status.h"
+#include "worker/base/thread.h"
 #include "worker/communicator/scope_group.h"
 #include "worker/executor/progress_engine.h"
 
@@ -78,8 +78,13 @@ static muster_status fill(struct muster_communicator *communicator,
         .timeout_ms = options->timeout_ms,
         .next_context = MUSTER_SCOPE_COUNT,
     };
+    muster_mutex_init(&communicator->figures_mutex);
     muster_figures_init(&communicator->figures);
     TRY(fill_ranks(communicator, options));
+    if (options->algorithm != NULL &&
+        (communicator->algorithm = strdup(options->algorithm)) == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for a communicator");
+    }
     TRY(muster_topology_init_copy(options->topology, &communicator->topology));
     TRY(muster_progress_engine_create(options->fabric, &communicator->engine));
     if (options->keeps_watch) {
@@ -119,10 +124,20 @@ void muster_communicator_destroy(struct muster_communicator *communicator)
     }
     muster_progress_engine_destroy(communicator->engine);
     muster_topology_finish(&communicator->topology);
+    (void)pthread_mutex_destroy(&communicator->figures_mutex);
     free(communicator->contribution_numbers);
+    free(communicator->algorithm);
     free(communicator->callers);
     free(communicator->topology_ranks);
     free(communicator);
+}
+
+void muster_communicator_copy_model(struct muster_communicator *communicator,
+                                    struct muster_cost_model *ret_model, bool *ret_autotunes)
+{
+    AUTO_LOCK(&communicator->figures_mutex);
+    *ret_model = communicator->figures.model;
+    *ret_autotunes = communicator->autotunes;
 }
 
 /* The topology of some members, and their order in it. hosts: room for [2 * count]. */
@@ -161,24 +176,29 @@ static muster_status order_members(const struct muster_communicator *communicato
     return muster_host_order(count, hosts, hosts + count, ret_callers, ret_topology);
 }
 
-muster_status muster_communicator_create_context(const struct muster_communicator *communicator,
+muster_status muster_communicator_create_context(struct muster_communicator *communicator,
                                                  const char *name, uint32_t number,
                                                  const uint32_t *ranks, uint32_t count,
                                                  struct muster_context **ret_context)
 {
+    struct muster_cost_model model;
+    bool unused;
     struct muster_topology topology = {0};
-    AUTO_FREE uint32_t *room = calloc((size_t)count + 1, 4 * sizeof *room);
+    AUTO_FREE uint32_t *room = calloc((size_t)count + 1, 5 * sizeof *room);
     if (room == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for a context of %u ranks", count);
     }
     uint32_t *callers = room;
     uint32_t *members = room + count;
-    TRY(order_members(communicator, ranks, count, room + 2 * (size_t)count, callers, &topology));
+    uint32_t *orders = room + 2 * (size_t)count;
+    TRY(order_members(communicator, ranks, count, room + 3 * (size_t)count, callers, &topology));
     uint32_t rank = count;
     for (uint32_t i = 0; i < count; i++) {
         members[i] = ranks[callers[i]];
+        orders[i] = communicator->contribution_numbers[communicator->topology_ranks[members[i]]];
         rank = members[i] == communicator->rank ? i : rank;
     }
+    muster_communicator_copy_model(communicator, &model, &unused);
     const struct muster_context_options options = {
         .fabric = communicator->fabric,
         .engine = communicator->engine,
@@ -189,7 +209,9 @@ muster_status muster_communicator_create_context(const struct muster_communicato
         .ranks = members,
         .rank = rank,
         .callers = callers,
-        .model = &communicator->figures.model,
+        .model = &model,
+        .algorithm = communicator->algorithm,
+        .member_orders = orders,
     };
     muster_status status = muster_context_create(&options, ret_context);
     muster_topology_finish(&topology);
@@ -197,6 +219,14 @@ muster_status muster_communicator_create_context(const struct muster_communicato
 }
 
 /* Exchanges before the first collective -------------------------------------------------------- */
+
+static void adopt(struct muster_communicator *communicator, const struct muster_figures *figures,
+                  bool autotunes)
+{
+    AUTO_LOCK(&communicator->figures_mutex);
+    communicator->figures = *figures;
+    communicator->autotunes = autotunes;
+}
 
 muster_status muster_communicator_agree_figures(struct muster_communicator *communicator,
                                                 struct muster_figures_choice *choice,
@@ -215,14 +245,12 @@ muster_status muster_communicator_agree_figures(struct muster_communicator *comm
     };
     communicator->next_context += MUSTER_FIGURES_CONTEXTS;
     communicator->figures_outdated = false;
-    communicator->autotunes = false;
-    if (communicator->topology.ranks == 1) {
-        communicator->figures = choice->figures; /* there is nobody to agree with */
+    if (communicator->topology.ranks == 1) { /* there is nobody to agree with */
+        adopt(communicator, &choice->figures, false);
         return MUSTER_OK;
     }
     TRY(muster_figures_agree(&group, choice, ret_suspect));
-    communicator->figures = choice->figures;
-    communicator->autotunes = choice->autotune;
+    adopt(communicator, &choice->figures, choice->autotune);
     communicator->figures_outdated = choice->outdated;
     return MUSTER_OK;
 }

@@ -16,6 +16,8 @@
 #ifndef MUSTER_WORKER_COMMUNICATOR_COMMUNICATOR_H
 #define MUSTER_WORKER_COMMUNICATOR_COMMUNICATOR_H
 
+#include <pthread.h>
+
 #include "worker/communicator/figures_agreement.h"
 #include "worker/context/context.h"
 #include "worker/fabric/fabric.h"
@@ -51,9 +53,11 @@ struct muster_communicator {
     uint32_t rank;            /* this member's global rank */
     uint32_t hosts_digest, shape_digest;
     uint32_t timeout_ms;
+    char *algorithm;                /* of its contexts; or NULL */
     uint32_t *contribution_numbers; /* [topology.ranks] in the order of the topology */
     struct muster_context *contexts[MUSTER_SCOPE_COUNT];
     uint32_t next_context;         /* the next free context number; the same on all members */
+    pthread_mutex_t figures_mutex; /* `figures` and `autotunes` are written with it held */
     struct muster_figures figures; /* the default ones until all members have agreed on others */
     bool autotunes;                /* its contexts autotune; the same on all members */
     bool figures_outdated; /* the figures were measured on other hosts; the same on all members */
@@ -90,12 +94,15 @@ void muster_communicator_apply_figures(struct muster_communicator *communicator)
 void muster_communicator_apply_figures_to(struct muster_communicator *communicator,
                                           muster_scope scope);
 
+/* The model by which its contexts choose algorithms now, and whether they autotune. Any thread. */
+void muster_communicator_copy_model(struct muster_communicator *communicator,
+                                    struct muster_cost_model *ret_model, bool *ret_autotunes);
+
 /* A context of some members: ranks[i], a global rank, is known as rank i in it; this member is
- * among them. All of them create it with the same number, which each member takes from
- * next_context. The caller's; to be destroyed before the communicator. MUSTER_INVALID: a rank that
- * does not exist or stands there twice. */
+ * among them. All of them create it with the same number. The caller's; to be destroyed before the
+ * communicator. MUSTER_INVALID: a rank that does not exist or stands there twice. */
 MUSTER_CHECKED muster_status muster_communicator_create_context(
-    const struct muster_communicator *communicator, const char *name, uint32_t number,
+    struct muster_communicator *communicator, const char *name, uint32_t number,
     const uint32_t *ranks, uint32_t count, struct muster_context **ret_context);
 
 /* Operations that have finished in the contexts of the scopes. Any thread. */

@@ -115,6 +115,7 @@ void muster_context_destroy(struct muster_context *context)
         return;
     }
     muster_started_calls_finish(&context->started);
+    muster_point_to_point_destroy(atomic_load(&context->messages));
     muster_operation_cache_clear(&context->cache);
     muster_tuning_clear(&context->tuning);
     muster_group_memory_destroy(context->shared.memory);

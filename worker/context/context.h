@@ -73,6 +73,10 @@ MUSTER_CHECKED muster_status muster_context_share_memory(struct muster_context *
                                                          int64_t deadline_ns,
                                                          uint32_t *ret_suspect);
 
+/* True if no call is in flight: none was started, or all have been ended, or have finished after
+ * they were detached. Any thread. */
+bool muster_context_is_idle(struct muster_context *context);
+
 /* Operations finished since the context was created: the progress counter. Any thread. */
 uint64_t muster_context_progress(const struct muster_context *context);
 
@@ -136,6 +140,41 @@ MUSTER_CHECKED muster_status muster_started_call_end(struct muster_started_call 
 
 /* Releases it, once it has finished by itself. Its buffers are the call's until then. */
 void muster_started_call_detach(struct muster_started_call *call);
+
+/* Point to point (point_to_point.h) --------------------------------------------------------------
+ */
+
+/* A send or a receive, as muster.h describes them. Ranks are those of the context. */
+struct muster_message_call {
+    enum muster_direction direction;
+    const void *in; /* SEND */
+    void *out;      /* RECEIVE */
+    size_t count;   /* elements; RECEIVE: at most */
+    muster_type type;
+    uint32_t peer;    /* RECEIVE: or MUSTER_ANY_SOURCE */
+    uint32_t tag;     /* RECEIVE: or MUSTER_ANY_TAG */
+    int32_t priority; /* SEND: of its segments */
+    int64_t deadline_ns;
+    muster_message *ret_message; /* RECEIVE: is written when it has succeeded; or NULL */
+};
+
+/* Sends or receives; blocks. Any number of threads. MUSTER_INVALID: a bad argument, or the message
+ * did not fit into the receive. MUSTER_REJOIN: a link was lost, a peer has left, or the deadline
+ * passed; then no message can be sent or received in the context any more. *ret_suspect as in
+ * muster_context_run(). */
+MUSTER_CHECKED muster_status muster_context_message(struct muster_context *context,
+                                                    const struct muster_message_call *what,
+                                                    uint32_t *ret_suspect);
+
+/* The same as a call in flight. The order of the starts is that of the messages. */
+MUSTER_CHECKED muster_status muster_context_start_message(struct muster_context *context,
+                                                          const struct muster_message_call *what,
+                                                          struct muster_started_call **ret_call);
+
+/* Whether a message of this source and tag waits for a receive. Does not block. */
+MUSTER_CHECKED muster_status muster_context_probe(struct muster_context *context, uint32_t source,
+                                                  uint32_t tag, bool *ret_found,
+                                                  muster_message *ret_message);
 
 /* Queries ----------------------------------------------------------------------------------------
  */

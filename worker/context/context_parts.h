@@ -13,6 +13,8 @@
  *   shared_memory_setup.c   creates that memory, by collectives of the context
  *   autotune.c              calls that try algorithms
  *   started_calls.c         calls in flight
+ *   point_to_point.c        messages, matched by message_matching.c
+ *   message_calls.c         sends and receives, blocking or in flight
  *
  * Private to the context. May use: executor.h, collectives, base.
  */
@@ -28,6 +30,7 @@
 #include "worker/context/caller_order.h"
 #include "worker/context/context.h"
 #include "worker/context/device_staging.h"
+#include "worker/context/point_to_point.h"
 #include "worker/context/started_calls.h"
 #include "worker/device/host/group_memory.h"
 #include "worker/executor/executor_group.h"
@@ -58,7 +61,8 @@ struct muster_context {
     struct muster_topology topology;
     struct muster_choices choices;
     atomic_uint_fast64_t progress;
-    struct muster_started_calls started; /* has a mutex of its own */
+    struct muster_started_calls started;              /* has a mutex of its own */
+    _Atomic(struct muster_point_to_point *) messages; /* NULL: there has been none yet */
     atomic_bool missed; /* a call did not get its turn in time: no operation can run any more */
 
     pthread_mutex_t mutex; /* guards `taken`, `tickets` and `turn` */

@@ -22,7 +22,8 @@ enum {
 struct muster_started_call {
     struct muster_in_flight in_flight;
     struct muster_context *context;
-    struct muster_cached_operation own; /* the key, too; of the links of a cache none is used */
+    struct muster_message_request *message; /* owned: of point to point; NULL: a collective */
+    struct muster_cached_operation own;     /* the key, too; of the links of a cache none is used */
     struct muster_scratch scratch;
     struct muster_request request; /* of this launch, with lists of its own */
     const void **inputs;           /* [list_size] */
@@ -54,6 +55,7 @@ static void free_call(struct muster_started_call *call)
     free(call->outputs);
     muster_bound_ranges_finish(&call->ranges);
     free(call->own.key);
+    free(call->message);
     free(call);
 }
 
@@ -212,6 +214,10 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
 static void release_locked(struct muster_started_calls *calls, struct muster_started_call *call)
 {
     TAILQ_REMOVE(&calls->active, call, order);
+    if (call->message != NULL) {
+        free_call(call);
+        return;
+    }
     TAILQ_INSERT_HEAD(&calls->idle, call, order);
     if (++calls->idle_count > IDLE_MAX) {
         struct muster_started_call *oldest = TAILQ_LAST(&calls->idle, muster_started_call_list);
@@ -234,13 +240,18 @@ static void release_detached_locked(struct muster_started_calls *calls)
     }
 }
 
+static muster_status check_engine(const struct muster_context *context)
+{
+    return context->started.engine != NULL
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_INVALID, "context %s: no call can be started here",
+                                  context->name);
+}
+
 static muster_status check_start(const struct muster_context *context,
                                  const struct muster_request *request)
 {
-    if (context->started.engine == NULL) {
-        return muster_error_set(MUSTER_INVALID, "context %s: no call can be started here",
-                                context->name);
-    }
+    TRY(check_engine(context));
     if (muster_request_is_on_device(request)) {
         return muster_error_set(MUSTER_INVALID,
                                 "%s: calls in flight take memory of the host, and a buffer is "
@@ -248,6 +259,12 @@ static muster_status check_start(const struct muster_context *context,
                                 muster_collective_name(request->collective));
     }
     return MUSTER_OK;
+}
+
+/* How long threads may wait, from a deadline. */
+static int64_t limit_of(int64_t deadline_ns)
+{
+    return deadline_ns == MUSTER_NEVER ? MUSTER_NEVER : deadline_ns - muster_clock_ns();
 }
 
 /* Ranges are bound before the call is found, whose lists they become. */
@@ -273,14 +290,11 @@ static muster_status make_call_locked(struct muster_context *context,
     }
     TRY(muster_request_key(request, context->topology.ranks, calls->key));
     TRY(find_call(context, request, &call));
-    int64_t limit_ns = request->deadline_ns == MUSTER_NEVER
-                           ? MUSTER_NEVER
-                           : request->deadline_ns - muster_clock_ns();
     /* The analyzer does not see that MUSTER_OK means that there is one. */
     call->in_flight.operation =
         call->own.operation; /* NOLINT(clang-analyzer-core.NullDereference) */
     call->in_flight.complete = complete;
-    call->in_flight.limit_ns = limit_ns;
+    call->in_flight.limit_ns = limit_of(request->deadline_ns);
     call->detached = false;
     call->persistent = false;
     muster_status status = copy_request(call, request);
@@ -364,6 +378,73 @@ void muster_started_call_free(struct muster_started_call *call)
     free_call(call);
 }
 
+/* Messages ---------------------------------------------------------------------------------------
+ */
+
+/* In the engine's thread. */
+static muster_status complete_message(struct muster_in_flight *in_flight, muster_status status)
+{
+    struct muster_started_call *call = call_of(in_flight);
+    if (status != MUSTER_OK) {
+        muster_message_request_give_up(call->message, status);
+    }
+    return muster_message_request_end(call->message, &in_flight->suspect);
+}
+
+/* Posted before the engine has it, which may finish it at once. */
+static muster_status launch_message_locked(struct muster_point_to_point *messages,
+                                           const struct muster_message_call *what,
+                                           struct muster_started_call *call)
+{
+    struct muster_started_calls *calls = &call->context->started;
+    struct muster_launch *launch = &call->in_flight.launch;
+    launch->generation = call->context->generation;
+    launch->sequence = MUSTER_ANNOUNCED_SEQUENCE;
+    launch->context = call->context->number | MUSTER_ANNOUNCED_CONTEXT;
+    launch->deadline_ns = MUSTER_NEVER; /* the engine has a limit */
+    call->in_flight.limit_ns = limit_of(what->deadline_ns);
+    call->in_flight.finished = &call->message->finished;
+    call->in_flight.complete = complete_message;
+    (void)muster_message_request_start(messages, what, muster_progress_engine_flag(calls->engine),
+                                       call->message);
+    muster_status status = muster_progress_engine_start(calls->engine, &call->in_flight);
+    if (status != MUSTER_OK) {
+        muster_message_request_give_up(call->message, status);
+        return status;
+    }
+    TAILQ_INSERT_TAIL(&calls->active, call, order);
+    return MUSTER_OK;
+}
+
+muster_status muster_context_start_message(struct muster_context *context,
+                                           const struct muster_message_call *what,
+                                           struct muster_started_call **ret_call)
+{
+    struct muster_started_calls *calls = &context->started;
+    struct muster_point_to_point *messages = NULL;
+    TRY(check_engine(context));
+    TRY(muster_message_call_check(context, what));
+    TRY(muster_context_messages(context, &messages));
+    AUTO_LOCK(&calls->mutex);
+    release_detached_locked(calls);
+    struct muster_started_call *call = calloc(1, sizeof *call);
+    struct muster_message_request *message = calloc(1, sizeof *message);
+    if (call == NULL || message == NULL) {
+        free(call);
+        free(message);
+        return muster_error_set(MUSTER_FATAL, "no memory for a call in flight");
+    }
+    call->context = context;
+    call->message = message;
+    muster_status status = launch_message_locked(messages, what, call);
+    if (status != MUSTER_OK) {
+        free_call(call);
+        return status;
+    }
+    *ret_call = call;
+    return MUSTER_OK;
+}
+
 /* Ending -----------------------------------------------------------------------------------------
  */
 
@@ -410,6 +491,16 @@ void muster_started_call_detach(struct muster_started_call *call)
 {
     AUTO_LOCK(&call->context->started.mutex);
     call->detached = true;
+}
+
+bool muster_context_is_idle(struct muster_context *context)
+{
+    struct muster_started_calls *calls = &context->started;
+    AUTO_LOCK(&calls->mutex);
+    if (!TAILQ_EMPTY(&calls->active)) {
+        release_detached_locked(calls);
+    }
+    return TAILQ_EMPTY(&calls->active);
 }
 
 /* Beginning and end ------------------------------------------------------------------------------

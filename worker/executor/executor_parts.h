@@ -41,7 +41,7 @@ struct muster_operation {
     uint32_t *peers; /* [peer_count] the schedule's distinct peers, global ranks */
     size_t peer_count;
     struct muster_pack_plan *packs; /* of an operation whose launches are compressed; or NULL */
-    bool in_group;                              /* the schedule is one group step */
+    bool in_group;                  /* the schedule is one group step */
     const struct muster_operation_group *group; /* borrowed; NULL: none performs it */
     unsigned method;                            /* of the group's device */
 

@@ -32,7 +32,9 @@ struct muster_progress_engine {
 static void finish(struct muster_progress_engine *engine, struct muster_in_flight *in_flight,
                    muster_status status)
 {
-    status = muster_operation_finish(in_flight->operation, status, &in_flight->suspect);
+    if (in_flight->operation != NULL) {
+        status = muster_operation_finish(in_flight->operation, status, &in_flight->suspect);
+    }
     status = in_flight->complete(in_flight, status);
     in_flight->status = status;
     if (status != MUSTER_OK) {
@@ -49,6 +51,13 @@ static void progress(struct muster_progress_engine *engine, struct muster_in_fli
 {
     muster_status status = MUSTER_OK;
     bool ended = false;
+    if (in_flight->operation == NULL) {
+        in_flight->started = true;
+        if (__atomic_load_n(in_flight->finished, __ATOMIC_SEQ_CST)) {
+            finish(engine, in_flight, MUSTER_OK);
+        }
+        return;
+    }
     if (!in_flight->started) {
         in_flight->started = true;
         status = muster_operation_start(in_flight->operation, &in_flight->launch, &engine->awake);
@@ -252,6 +261,11 @@ muster_status muster_progress_engine_start(struct muster_progress_engine *engine
     }
     muster_fabric_notify(engine->fabric, &engine->awake);
     return MUSTER_OK;
+}
+
+bool *muster_progress_engine_flag(struct muster_progress_engine *engine)
+{
+    return &engine->awake;
 }
 
 bool muster_progress_engine_test(struct muster_progress_engine *engine,

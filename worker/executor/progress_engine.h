@@ -33,8 +33,11 @@ typedef muster_status (*muster_completion_function)(struct muster_in_flight *in_
 
 struct muster_in_flight {
     /* Filled by the caller; must stay until the operation is done. */
-    struct muster_operation *operation; /* borrowed; no other launch of it is under way */
-    struct muster_launch launch;
+    struct muster_operation *operation; /* borrowed; no other launch of it is under way. NULL: the
+                                           call has no schedule, and is ended by its flag */
+    const bool *finished; /* without an operation: set under the fabric's lock, before the flag of
+                             the engine (muster_progress_engine_flag()) */
+    struct muster_launch launch; /* without an operation: its key and its deadline */
     muster_completion_function complete;
     /* How long threads may wait for it altogether, at most: the time during which no thread waits
      * does not count, so that a caller may compute for as long as it likes. After that it ends as
@@ -68,6 +71,9 @@ muster_progress_engine_keep_watch(struct muster_progress_engine *engine);
 /* Does not block. MUSTER_FATAL: no thread can be started, and the operation is not in flight. */
 MUSTER_CHECKED muster_status muster_progress_engine_start(struct muster_progress_engine *engine,
                                                           struct muster_in_flight *in_flight);
+
+/* The flag that makes the engine look at its operations. */
+bool *muster_progress_engine_flag(struct muster_progress_engine *engine);
 
 /* Whether it is done. */
 bool muster_progress_engine_test(struct muster_progress_engine *engine,

@@ -32,7 +32,7 @@ enum {
     /* Of all that members send each other: frames, hellos, and the records that communicators and
      * sessions exchange (introduction.h, figures_wire.h, sync_wire.h). A change of any of them is a
      * new version: members of different versions refuse each other by the hello (wire/hello.h). */
-    MUSTER_WIRE_VERSION = 5,
+    MUSTER_WIRE_VERSION = 6,
     MUSTER_ADDRESSES_MAX = 16, /* published by one member */
     MUSTER_PEER_HOST_SIZE = 64,
     MUSTER_ADDRESS_SIZE = 128, /* "tcp://[fe80::1]:65535" and its terminator */
@@ -236,7 +236,7 @@ MUSTER_CHECKED muster_status muster_fabric_post(struct muster_fabric *fabric,
 void muster_fabric_begin_posting(struct muster_fabric *fabric);
 void muster_fabric_end_posting(struct muster_fabric *fabric);
 
-/* muster_fabric_post() with the fabric's lock held: in a done function, or after
+/* muster_fabric_post() with the fabric's lock held: in a done function, in a listener, or after
  * muster_fabric_begin_posting(). */
 MUSTER_CHECKED muster_status muster_fabric_post_locked(struct muster_fabric *fabric,
                                                        struct muster_transfer *transfer);
@@ -272,6 +272,63 @@ void muster_fabric_withdraw(struct muster_fabric *fabric, uint64_t generation, u
  * posted now or later, end with MUSTER_INVALID and this reason. */
 void muster_fabric_abort(struct muster_fabric *fabric, uint32_t peer, uint64_t generation,
                          uint32_t context, uint64_t sequence, const char *reason);
+
+/* Messages that their receiver does not know beforehand ---------------------------------------- */
+
+/* In the context number of a key: a message of point to point. Its receiver learns of it when it
+ * arrives, or when its sender offers it: the message is announced to the listener of its context.
+ * It is received by a transfer with its key, call and size, and waits until that is posted. The
+ * messages of a context are one operation, of this number; their calls need not be equal. */
+#define MUSTER_ANNOUNCED_CONTEXT (UINT32_C(1) << 31)
+enum { MUSTER_ANNOUNCED_SEQUENCE = 1 };
+
+struct muster_announcement {
+    uint32_t peer; /* global rank */
+    struct muster_message_key key;
+    struct muster_call call; /* the sender's */
+    uint64_t size_bytes;
+};
+
+/* The functions are called with the fabric's lock held. */
+struct muster_announcement_listener {
+    /* Filled by the caller. */
+    uint64_t generation;
+    uint32_t context; /* with MUSTER_ANNOUNCED_CONTEXT */
+
+    /* A message that has no receive. Messages of one sender may be announced in another order than
+     * that of their posts, and more than once. May call muster_fabric_post_locked() for receives,
+     * and muster_fabric_refuse_locked(). */
+    void (*announced)(struct muster_announcement_listener *listener,
+                      const struct muster_announcement *message);
+
+    /* The link to a member has ended. left: it has said goodbye. */
+    void (*link_ended)(struct muster_announcement_listener *listener, uint32_t peer, bool left,
+                       const char *reason);
+
+    /* Private to the fabric. */
+    struct muster_announcement_listener *next;
+};
+
+/* Adds a listener, which stays the caller's until muster_fabric_unlisten(). Calls its functions for
+ * the messages that are there, which may not be received before this has returned, and for the
+ * links that have ended. One listener for each context. */
+void muster_fabric_listen(struct muster_fabric *fabric,
+                          struct muster_announcement_listener *listener);
+void muster_fabric_unlisten(struct muster_fabric *fabric,
+                            struct muster_announcement_listener *listener);
+
+/* If a transfer that has just been posted is done already, calls its done function now instead of
+ * in the next wait. With the fabric's lock held. */
+void muster_fabric_finish_posted_locked(struct muster_fabric *fabric,
+                                        struct muster_transfer *transfer);
+
+/* Refuses an announced message: its send ends with MUSTER_INVALID and this reason. False: its data
+ * are here or under way, and it has to be received. With the fabric's lock held. */
+bool muster_fabric_refuse_locked(struct muster_fabric *fabric, uint32_t peer,
+                                 const struct muster_message_key *key, const char *reason);
+
+/* Opens the link to a member, if it has not been opened yet. With the fabric's lock held. */
+void muster_fabric_open_locked(struct muster_fabric *fabric, uint64_t generation, uint32_t peer);
 
 /* Descriptors ------------------------------------------------------------------------------- */
 

@@ -41,7 +41,7 @@ enum muster_probe_verdict muster_fabric_probe(struct muster_fabric *fabric, uint
     if (find_verdict(fabric, generation, rank, &peer, &same_host, &verdict)) {
         return verdict;
     }
-    verdict = muster_probe(&peer, same_host, bound_ms).verdict;
+    verdict = muster_peer_probe(&peer, same_host, bound_ms).verdict;
     AUTO_LOCK(&fabric->lock);
     struct muster_link *link = find_locked(fabric, generation, rank);
     if (link != NULL) {

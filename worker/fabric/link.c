@@ -169,6 +169,7 @@ void muster_link_fail(struct muster_link *link, enum muster_link_state state, co
     muster_transfer_table_splice(&link->receives, &ended);
     muster_link_notify(link);
     complete_all(link, &ended, MUSTER_REJOIN, link->reason);
+    muster_link_tell_listeners(link);
     if (state == MUSTER_LINK_LOST) {
         muster_fabric_revoke_after_loss(fabric, link->reason);
     }
@@ -295,7 +296,7 @@ void muster_link_check_signature(struct muster_link *link, const struct muster_m
                                  const struct muster_call *call)
 {
     struct muster_operation_id operation = muster_key_operation(key);
-    if (key->generation != link->fabric->generation) {
+    if (key->generation != link->fabric->generation || muster_key_is_announced(key)) {
         return; /* the peer may have another rank in another generation */
     }
     const struct muster_signature *other =

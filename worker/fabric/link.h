@@ -170,6 +170,15 @@ struct muster_transport {
      * effort: it is repeated while the operation waits. */
     void (*send_signature)(struct muster_link *link, const struct muster_operation_id *operation);
 
+    /* Announces the messages of the operation that wait for their receives: calls
+     * muster_link_announce() for each. */
+    void (*announce)(struct muster_link *link, const struct muster_operation_id *operation);
+
+    /* Drops a message that its sender offers, and ends its send with MUSTER_INVALID. False: the
+     * message is not offered, since it is sent without a grant. */
+    bool (*refuse)(struct muster_link *link, const struct muster_message_key *key,
+                   const char *reason);
+
     /* Moves what can be moved without waiting. Called by the leader for links that are marked. */
     void (*progress)(struct muster_link *link);
 
@@ -291,6 +300,7 @@ struct muster_fabric {
     uint32_t link_count;
     struct muster_ended_operations ended; /* of this generation */
     struct muster_signatures signatures;
+    struct muster_announcement_listener *listeners;
     uint64_t revoked; /* generations up to this one */
     char revoked_reason[MUSTER_REASON_SIZE];
     bool loss_revokes; /* see muster_fabric_options */
@@ -395,6 +405,20 @@ void muster_link_aborted(struct muster_link *link, const struct muster_operation
  * muster_link_aborted() does, and aborts it at the peer. */
 void muster_link_check_signature(struct muster_link *link, const struct muster_message_key *key,
                                  const struct muster_call *call);
+
+/* Whether messages with this key are announced to a listener. */
+static inline bool muster_key_is_announced(const struct muster_message_key *key)
+{
+    return (key->context & MUSTER_ANNOUNCED_CONTEXT) != 0;
+}
+
+/* A message with such a key has arrived or been offered, and has no receive: tells the listener,
+ * which may post it. Without effect for other keys, and where nobody listens. */
+void muster_link_announce(struct muster_link *link, const struct muster_message_key *key,
+                          const struct muster_call *call, uint64_t size_bytes);
+
+/* The link has ended: tells all listeners. */
+void muster_link_tell_listeners(const struct muster_link *link);
 
 /* The bytes of a message that move at once, in whole elements. most: what the transport allows. */
 uint32_t muster_link_segment_bytes(const struct muster_link *link, uint32_t most,

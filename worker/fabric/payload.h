@@ -14,10 +14,11 @@
 static inline struct muster_place muster_transfer_place(const struct muster_transfer *transfer,
                                                         uint64_t offset_bytes)
 {
-    return transfer->ranges == NULL
-               ? (struct muster_place){.base = (char *)transfer->data + offset_bytes}
-               : (struct muster_place){.ranges = transfer->ranges,
-                                       .at_bytes = transfer->ranges_at_bytes + offset_bytes};
+    if (transfer->ranges == NULL) {
+        return (struct muster_place){.base = (char *)transfer->data + offset_bytes};
+    }
+    return (struct muster_place){.ranges = transfer->ranges,
+                                 .at_bytes = transfer->ranges_at_bytes + offset_bytes};
 }
 
 /* Where the message goes on from this byte, and how many bytes of it follow there. The byte is in

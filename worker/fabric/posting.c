@@ -60,7 +60,8 @@ static muster_status check_ended(struct muster_fabric *fabric,
         return muster_error_set(MUSTER_INVALID, "operation %" PRIu64 " of context %u was withdrawn",
                                 operation.sequence, operation.context);
     }
-    return check_call(fabric, &operation, transfer->call);
+    return muster_key_is_announced(&transfer->key) ? MUSTER_OK
+                                                   : check_call(fabric, &operation, transfer->call);
 }
 
 /* Opens an IDLE link. A link whose peer has left still serves receives of messages that have
@@ -126,6 +127,14 @@ muster_status muster_fabric_post(struct muster_fabric *fabric, struct muster_tra
     muster_status status = muster_fabric_post_locked(fabric, transfer);
     muster_fabric_end_posting(fabric);
     return status;
+}
+
+void muster_fabric_open_locked(struct muster_fabric *fabric, uint64_t generation, uint32_t peer)
+{
+    if (generation == fabric->generation && peer < fabric->link_count &&
+        fabric->links[peer] != NULL) {
+        muster_link_open(fabric->links[peer]);
+    }
 }
 
 bool muster_fabric_reads_devices(struct muster_fabric *fabric, uint64_t generation,

@@ -2,8 +2,12 @@
 #include "worker/fabric/signatures.h"
 
 static struct muster_signature *slot_of(struct muster_signatures *signatures,
-                                        const struct muster_operation_id *operation)
+                                        const struct muster_operation_id *operation,
+                                        const struct muster_call *call)
 {
+    if ((call->flags & MUSTER_CALL_SET) != 0) { /* numbered by hashes */
+        return &signatures->sets[operation->context % MUSTER_SET_SIGNATURES_MAX];
+    }
     /* Operations of a context follow each other; contexts are few and numbered from 0. */
     uint64_t mixed = operation->sequence + 13 * (uint64_t)operation->context;
     return &signatures->slots[mixed % MUSTER_SIGNATURES_MAX];
@@ -18,7 +22,7 @@ const struct muster_signature *muster_signatures_note(struct muster_signatures *
                                                       const struct muster_operation_id *operation,
                                                       const struct muster_call *call, uint32_t rank)
 {
-    struct muster_signature *stored = slot_of(signatures, operation);
+    struct muster_signature *stored = slot_of(signatures, operation, call);
     if (!is_same(&stored->operation, operation)) {
         *stored = (struct muster_signature){.operation = *operation, .call = *call, .rank = rank};
         return NULL;

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "worker/base/clock.h"
+#include "worker/session/session_sets.h"
 
 enum {
     FAILED_MAX = 10,          /* in a row; more are an error */
@@ -25,7 +26,9 @@ muster_status muster_session_count_failed_generation(struct muster_session *sess
                                                      const char *why)
 {
     const struct muster_communicator *communicator = session->generation.communicator;
-    bool has_finished = communicator != NULL && muster_communicator_progress(communicator) > 0;
+    bool has_finished =
+        communicator != NULL &&
+        muster_communicator_progress(communicator) + muster_session_sets_progress(session) > 0;
     session->failed_generations = has_finished ? 0 : session->failed_generations + 1;
     uint32_t size = communicator != NULL ? communicator->topology.ranks : 0;
     bool majority = 2 * (session->reachable_members + 1) > size;

@@ -6,6 +6,7 @@
 #include "worker/base/thread.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/lease_thread.h"
+#include "worker/session/scopes.h"
 #include "worker/session/without_service.h"
 
 /* A collective ended with MUSTER_REJOIN: reports the suspect, and finds out whether the job is over
@@ -49,8 +50,13 @@ muster_status muster_session_run(struct muster_session *session, muster_scope sc
     uint32_t suspect = UINT32_MAX;
     TRY(muster_session_hold_generation(session));
     uint64_t generation = session->generation.number;
-    muster_status status =
-        muster_context_run(session->generation.communicator->contexts[scope], request, &suspect);
+    struct muster_context *context = NULL;
+    muster_status status = muster_session_context(session, scope, &context);
+    if (status == MUSTER_OK) {
+        status = muster_context_run(context, request, &suspect);
+    } else {
+        status = muster_error_prefix(status, "%s", muster_collective_name(request->collective));
+    }
     muster_session_release_generation(session);
     return muster_session_handle_result(session, generation, status, suspect);
 }

@@ -21,8 +21,10 @@
 #include "worker/session/failed_generations.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
+#include "worker/session/kept_sets.h"
 #include "worker/session/link_figures.h"
 #include "worker/session/operations.h"
+#include "worker/session/session_sets.h"
 
 enum { HOLD_LEAST_MS = 50 };
 
@@ -168,6 +170,7 @@ static muster_status create_communicator(struct muster_session *session,
     };
     muster_session_digest_hosts(response, &options.hosts_digest, &options.shape_digest);
     muster_fabric_set_token(session->fabric, response->link_token);
+    TRY(muster_session_move_sets(session, peers, response->size, response->rank));
     TRY(muster_communicator_create(&options, ret_communicator));
     muster_session_store_ranks(session, *ret_communicator);
     return MUSTER_OK;
@@ -244,6 +247,7 @@ static muster_status prepare(struct muster_session *session)
     }
     if (status == MUSTER_OK) {
         muster_communicator_apply_figures(communicator);
+        status = muster_session_keep_sets(session, &suspect);
     }
     if (status != MUSTER_REJOIN) {
         return status;
@@ -293,6 +297,7 @@ void muster_session_end_generation(struct muster_session *session)
     struct muster_communicator *communicator = TAKE(generation->communicator);
     muster_mutex_unlock(&session->mutex);
     muster_session_end_operations(session);
+    muster_session_end_sets(session);
     if (communicator != NULL) {
         muster_session_collect_tuned(session, communicator);
     }

@@ -18,6 +18,7 @@
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
 #include "worker/session/generation_guard.h"
+#include "worker/session/session_sets.h"
 
 enum {
     REPORT_ATTEMPT_MS = 500,
@@ -49,10 +50,12 @@ static bool nothing_to_watch_locked(const struct muster_session *session)
     return !formed || session->finished || session->declared_dead || session->ended;
 }
 
-static uint64_t progress_locked(const struct muster_session *session)
+static uint64_t progress_locked(struct muster_session *session)
 {
     const struct muster_communicator *communicator = session->generation.communicator;
-    return communicator != NULL ? muster_communicator_progress(communicator) : 0;
+    return communicator != NULL
+               ? muster_communicator_progress(communicator) + muster_session_sets_progress(session)
+               : 0;
 }
 
 static uint32_t revoked_pause_ms(const struct muster_session *session)

@@ -22,6 +22,7 @@
 #include "worker/base/thread.h"
 #include "worker/communicator/introduction.h"
 #include "worker/session/generation.h"
+#include "worker/session/kept_sets.h"
 #include "worker/session/link_figures.h"
 #include "worker/trace/timeline.h"
 
@@ -179,6 +180,7 @@ static muster_status create_communicator(struct opening *opening,
     };
     digest(opening, &options.hosts_digest, &options.shape_digest);
     muster_fabric_set_token(session->fabric, opening->all[0].token);
+    TRY(muster_session_move_sets(session, peers, size, opening->exchange->rank));
     return muster_communicator_create(&options, ret_communicator);
 }
 

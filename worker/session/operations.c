@@ -11,6 +11,7 @@
 #include "worker/base/thread.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
+#include "worker/session/scopes.h"
 
 enum { SLOTS_MAX = 1 << 20, SLOTS_FIRST = 64 };
 
@@ -155,25 +156,34 @@ static muster_status reserve_slot(uint32_t *ret_index)
     return MUSTER_OK;
 }
 
+static muster_status start_call(struct muster_context *context, const struct muster_start *start,
+                                struct muster_started_call **ret_call)
+{
+    if (start->message != NULL) {
+        return muster_context_start_message(context, start->message, ret_call);
+    }
+    return start->persistent ? muster_context_make_persistent(context, start->request, ret_call)
+                             : muster_context_start(context, start->request, ret_call);
+}
+
 /* The generation is held, so it cannot end meanwhile. */
 static muster_status make_held(struct muster_session *session, muster_scope scope,
-                               const struct muster_request *request, bool persistent,
-                               muster_operation *ret_operation)
+                               const struct muster_start *start, muster_operation *ret_operation)
 {
-    struct muster_context *context = session->generation.communicator->contexts[scope];
+    struct muster_context *context = NULL;
     struct muster_started_call *call = NULL;
     uint32_t index = 0;
+    TRY(muster_session_context(session, scope, &context));
     TRY(reserve_slot(&index));
-    muster_status status = persistent ? muster_context_make_persistent(context, request, &call)
-                                      : muster_context_start(context, request, &call);
+    muster_status status = start_call(context, start, &call);
     AUTO_LOCK(&table.mutex);
     struct slot *slot = &table.slots[index];
     if (status != MUSTER_OK) {
         free_locked(slot);
         return status;
     }
-    slot->state = persistent ? SLOT_INACTIVE : SLOT_ACTIVE;
-    slot->persistent = persistent;
+    slot->state = start->persistent ? SLOT_INACTIVE : SLOT_ACTIVE;
+    slot->persistent = start->persistent;
     slot->session = session;
     slot->generation = session->generation.number;
     slot->call = call;
@@ -182,12 +192,12 @@ static muster_status make_held(struct muster_session *session, muster_scope scop
 }
 
 muster_status muster_session_start(struct muster_session *session, muster_scope scope,
-                                   const struct muster_request *request, bool persistent,
+                                   const struct muster_start *start,
                                    muster_operation *ret_operation)
 {
     TRY(muster_session_hold_generation(session));
     uint64_t generation = session->generation.number;
-    muster_status status = make_held(session, scope, request, persistent, ret_operation);
+    muster_status status = make_held(session, scope, start, ret_operation);
     muster_session_release_generation(session);
     return muster_session_handle_result(session, generation, status, UINT32_MAX);
 }

@@ -15,12 +15,19 @@
 
 #include "worker/session/session_parts.h"
 
-/* Starts a collective of a scope, or makes a persistent one, which is not started yet. Statuses are
- * those of muster_context_start(). */
+/* What is started: a collective, or a message; the other one is NULL. */
+struct muster_start {
+    const struct muster_request *request;
+    const struct muster_message_call *message;
+    bool persistent; /* a collective that is made, and not started yet */
+};
+
+/* Starts it in a scope. Statuses are those of muster_context_start() and
+ * muster_context_start_message(). */
 MUSTER_CHECKED muster_status muster_session_start(struct muster_session *session,
                                                   muster_scope scope,
-                                                  const struct muster_request *request,
-                                                  bool persistent, muster_operation *ret_operation);
+                                                  const struct muster_start *start,
+                                                  muster_operation *ret_operation);
 
 /* Waits until all operations of the session are done, which is bounded by their deadlines, and
  * keeps their statuses. Before the contexts are destroyed. */

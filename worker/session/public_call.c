@@ -19,10 +19,6 @@ static bool may_be_compressed(const struct muster_request *request, muster_compr
 muster_status muster_session_call(struct muster_session *session, muster_scope scope,
                                   struct muster_request *request, struct muster_call_form form)
 {
-    if ((unsigned)scope >= MUSTER_SCOPE_COUNT) {
-        return muster_error_set(MUSTER_INVALID, "%s: scope %d: there is no such scope",
-                                muster_collective_name(request->collective), (int)scope);
-    }
     const muster_call_options *options = form.options;
     uint32_t timeout_ms = session->settings.call_timeout_ms;
     request->reproducible = session->settings.reproducible;
@@ -62,6 +58,7 @@ muster_status muster_session_call(struct muster_session *session, muster_scope s
         return muster_error_set(MUSTER_INVALID, "%s: ret_operation is NULL",
                                 muster_collective_name(request->collective));
     }
-    return muster_session_start(session, scope, request, form.kind == MUSTER_CALL_MAKES_PERSISTENT,
-                                form.ret_operation);
+    const struct muster_start start = {.request = request,
+                                       .persistent = form.kind == MUSTER_CALL_MAKES_PERSISTENT};
+    return muster_session_start(session, scope, &start, form.ret_operation);
 }

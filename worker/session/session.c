@@ -12,6 +12,7 @@
 #include "worker/session/open_with.h"
 #include "worker/session/operations.h"
 #include "worker/session/rejoin.h"
+#include "worker/session/session_sets.h"
 #include "worker/session/sigterm.h"
 #include "worker/trace/timeline.h"
 
@@ -33,6 +34,7 @@ static struct muster_session *create(void)
     muster_mutex_init(&session->mutex);
     muster_condition_init(&session->changed);
     muster_state_init(&session->state);
+    muster_session_sets_init(session);
     muster_figures_init(&session->figures);
     muster_random_uuid(session->member);
     session->forks = muster_fork_guard_forks();
@@ -53,6 +55,7 @@ static void destroy(struct muster_session *session, uint32_t linger_ms)
     muster_client_destroy(session->lease_client);
     muster_settings_finish(&session->settings);
     muster_state_finish(&session->state);
+    muster_session_sets_finish(session);
     (void)pthread_cond_destroy(&session->changed);
     (void)pthread_mutex_destroy(&session->mutex);
     (void)pthread_mutex_destroy(&session->client_mutex);
@@ -193,18 +196,6 @@ void muster_close(muster_session *session)
 void muster_leave(muster_session *session)
 {
     atomic_store(&session->leave_called, true);
-}
-
-/* Scopes --------------------------------------------------------------------------------------- */
-
-uint32_t muster_rank(const muster_session *session, muster_scope scope)
-{
-    return (unsigned)scope < MUSTER_SCOPE_COUNT ? atomic_load(&session->ranks[scope]) : UINT32_MAX;
-}
-
-uint32_t muster_size(const muster_session *session, muster_scope scope)
-{
-    return (unsigned)scope < MUSTER_SCOPE_COUNT ? atomic_load(&session->sizes[scope]) : 0;
 }
 
 uint64_t muster_generation(const muster_session *session)

@@ -7,6 +7,7 @@
  *   state.mutex   one call for the registered state at a time
  *   client_mutex  the client that callers' threads use for the service
  *   mutex         the other fields
+ *   sets.mutex    process sets
  * A collective holds none of them while it runs. It is counted in `active_calls` instead, and the
  * contexts are destroyed only when that is 0 (generation_guard.h).
  */
@@ -19,6 +20,7 @@
 #include "elastic/messages/messages.h"
 #include "worker/communicator/communicator.h"
 #include "worker/session/options.h"
+#include "worker/session/process_sets.h"
 #include "worker/session/rendezvous_client.h"
 #include "worker/session/state.h"
 
@@ -42,6 +44,19 @@ struct muster_generation {
     bool stores_tuned;     /* rank 0 stores what autotuning finds; false after a failure */
 };
 
+/* The process sets of this process. Contexts are destroyed when no call can be using them: a call
+ * that holds the generation may have looked one up just before the set was freed. */
+struct muster_session_sets {
+    pthread_mutex_t mutex; /* the following, but for member_ids and members */
+    struct muster_process_sets table;
+    struct muster_context **retired; /* owned [retired_room] of sets that were freed */
+    size_t retired_count, retired_room;
+    uint64_t former_progress; /* operations that finished in contexts that were destroyed */
+    char (*member_ids)[MUSTER_UUID_SIZE]; /* owned [members] by the ranks of the table; under
+                                             rejoin_mutex; NULL: no generation yet */
+    uint32_t members, own;
+};
+
 struct muster_session {
     struct muster_settings settings; /* fixed by muster_open() */
     uint32_t forks;                  /* muster_fork_guard_forks() of the process that opened it */
@@ -62,6 +77,7 @@ struct muster_session {
     bool mentioned_devices;        /* those that are not used; under rejoin_mutex */
     pthread_mutex_t client_mutex;
     struct muster_state state;
+    struct muster_session_sets sets;
 
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* any of the following */

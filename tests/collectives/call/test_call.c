@@ -116,6 +116,30 @@ static void a_mismatch_names_the_first_difference(void **state)
     assert_string_equal(text, "collective ");
 }
 
+/* The rest of such calls does not matter: it follows from the two. */
+static void calls_that_create_a_set_differ_in_their_members(void **state)
+{
+    (void)state;
+    const struct muster_call here = {.collective = MUSTER_ALLREDUCE,
+                                     .flags = MUSTER_CALL_SET,
+                                     .root = 3,
+                                     .count = MUSTER_CALL_LISTED | 0xab};
+    struct muster_call there[] = {here, here, here, here};
+    char text[128] = "";
+    there[0].root = 1;
+    there[1].count = MUSTER_CALL_LISTED | 0xcd;
+    there[2].flags = 0;
+    static const char *const texts[] = {
+        "a set of 3 members (checksum 000000ab) here, a set of 1 member (checksum 000000ab) there",
+        "a set of 3 members (checksum 000000ab) here, a set of 3 members (checksum 000000cd) there",
+        "a set of 3 members (checksum 000000ab) here, allreduce there"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_false(muster_call_matches(&here, &there[i], text, sizeof text));
+        assert_string_equal(text, texts[i]);
+    }
+    assert_true(muster_call_matches(&here, &there[3], text, sizeof text));
+}
+
 static void ranks_are_found_on_ragged_hosts(void **state)
 {
     (void)state;
@@ -442,6 +466,7 @@ int main(void)
         cmocka_unit_test(an_operation_that_a_type_lacks_is_refused_and_its_operations_listed),
         cmocka_unit_test(every_type_loads_the_elements_that_were_stored),
         cmocka_unit_test(a_mismatch_names_the_first_difference),
+        cmocka_unit_test(calls_that_create_a_set_differ_in_their_members),
         cmocka_unit_test(ranks_are_found_on_ragged_hosts),
         cmocka_unit_test(ranks_are_spread_evenly),
         cmocka_unit_test(hosts_are_in_racks),

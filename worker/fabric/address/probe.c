@@ -112,8 +112,8 @@ static uint32_t find_answer(const struct probe *probe, enum muster_probe_dial di
     return i;
 }
 
-struct muster_probe_report muster_probe(const struct muster_peer *peer, bool same_host,
-                                        uint32_t bound_ms)
+struct muster_probe_report muster_peer_probe(const struct muster_peer *peer, bool same_host,
+                                             uint32_t bound_ms)
 {
     struct probe probe;
     int64_t deadline_ns = muster_clock_after_ms(bound_ms);

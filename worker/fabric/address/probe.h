@@ -26,7 +26,7 @@ struct muster_probe_report {
  * bound_ms. same_host: the peer says that it is on this host. If it does not, addresses that this
  * host has itself, even by an interface that is down, are not dialled, because they lead here;
  * unless the peer has no others, since then it is here. Any thread. */
-struct muster_probe_report muster_probe(const struct muster_peer *peer, bool same_host,
-                                        uint32_t bound_ms);
+struct muster_probe_report muster_peer_probe(const struct muster_peer *peer, bool same_host,
+                                             uint32_t bound_ms);
 
 #endif

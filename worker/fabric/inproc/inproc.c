@@ -7,7 +7,9 @@
 #include "worker/fabric/payload.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 /* The transport's object ----------------------------------------------------------------------- */
 
@@ -175,6 +177,40 @@ static void inproc_send_signature(struct muster_link *link,
     muster_inproc_notify(side->theirs);
 }
 
+static void inproc_announce(struct muster_link *link, const struct muster_operation_id *operation)
+{
+    struct muster_inproc_side *side = link->end;
+    AUTO_LOCK(&side->pair->lock);
+    for (uint32_t i = 0; i < MUSTER_TRANSFER_BUCKETS; i++) {
+        for (const struct muster_transfer *each = side->mine->unexpected.buckets[i].first;
+             each != NULL; each = each->next) {
+            if (muster_operation_has(operation, &each->key)) {
+                muster_link_announce(link, &each->key, each->call, each->size_bytes);
+            }
+        }
+    }
+}
+
+/* Sends of this transport are always offered. One that cannot be found has been withdrawn. */
+static bool inproc_refuse(struct muster_link *link, const struct muster_message_key *key,
+                          const char *reason)
+{
+    struct muster_inproc_side *side = link->end;
+    AUTO_LOCK(&side->pair->lock);
+    struct muster_transfer *send = muster_transfer_table_find(&side->mine->unexpected, key);
+    struct muster_inproc_refusal *refusal = send != NULL ? malloc(sizeof *refusal) : NULL;
+    if (refusal == NULL) {
+        return false;
+    }
+    muster_transfer_table_remove(&side->mine->unexpected, send);
+    muster_transfer_list_append(&side->theirs->sent, send);
+    refusal->key = *key;
+    (void)snprintf(refusal->reason, sizeof refusal->reason, "%s", reason);
+    DL_APPEND(side->theirs->refusals, refusal);
+    muster_inproc_notify(side->theirs);
+    return true;
+}
+
 /* Progress ------------------------------------------------------------------------------------- */
 
 static void move_piece(const struct muster_link *link, struct muster_transfer *receive,
@@ -300,9 +336,11 @@ static void match_send(struct muster_link *link, struct muster_inproc_side *side
     if (receive == NULL && !muster_fabric_stale(link->fabric, &send->key)) {
         const struct muster_message_key key = send->key;
         const struct muster_call call = *send->call;
+        const uint64_t size_bytes = send->size_bytes;
         muster_transfer_table_insert(&side->mine->unexpected, send);
         muster_mutex_unlock(&side->pair->lock);
         muster_link_check_signature(link, &key, &call);
+        muster_link_announce(link, &key, &call, size_bytes);
         return;
     }
     muster_status status = MUSTER_OK;
@@ -324,6 +362,26 @@ static void match_send(struct muster_link *link, struct muster_inproc_side *side
     }
 }
 
+/* Of a send that the peer has received or refused. */
+static muster_status result_of(struct muster_inproc_side *side, const struct muster_transfer *send)
+{
+    if (!muster_key_is_announced(&send->key)) {
+        return MUSTER_OK;
+    }
+    AUTO_LOCK(&side->pair->lock);
+    struct muster_inproc_refusal *each = NULL;
+    DL_FOREACH(side->mine->refusals, each)
+    {
+        if (muster_key_equal(&each->key, &send->key)) {
+            (void)muster_error_set(MUSTER_INVALID, "%s", each->reason);
+            DL_DELETE(side->mine->refusals, each);
+            free(each);
+            return MUSTER_INVALID;
+        }
+    }
+    return MUSTER_OK;
+}
+
 static void complete_sent(struct muster_link *link, struct muster_inproc_side *side)
 {
     struct muster_transfer_list sent = {0};
@@ -332,7 +390,7 @@ static void complete_sent(struct muster_link *link, struct muster_inproc_side *s
     muster_mutex_unlock(&side->pair->lock);
     struct muster_transfer *send = NULL;
     while ((send = muster_transfer_list_pop(&sent)) != NULL) {
-        muster_transfer_complete(link, send, MUSTER_OK);
+        muster_transfer_complete(link, send, result_of(side, send));
     }
 }
 
@@ -421,6 +479,8 @@ const struct muster_transport muster_inproc_transport = {
     .withdraw = inproc_withdraw,
     .abort = inproc_abort,
     .send_signature = inproc_send_signature,
+    .announce = inproc_announce,
+    .refuse = inproc_refuse,
     .progress = inproc_progress,
     .send_goodbye = inproc_send_goodbye,
     .goodbye_done = inproc_goodbye_done,

@@ -37,6 +37,13 @@ struct muster_inproc_signature {
     struct muster_call call;
 };
 
+/* A send that the peer has refused: it is in `sent`. */
+struct muster_inproc_refusal {
+    struct muster_message_key key;
+    char reason[MUSTER_REASON_SIZE];
+    struct muster_inproc_refusal *prev, *next;
+};
+
 /* One end of a link. Guarded by the pair's lock, except `has_work` and `receiving`. */
 struct muster_inproc_end {
     enum muster_inproc_state state;
@@ -48,6 +55,7 @@ struct muster_inproc_end {
     struct muster_transfer *being_read;      /* this end's send that the peer receives */
     bool reading;                            /* a segment of it, now, without locks */
     struct muster_transfer *receiving;       /* into this receive; under the fabric's lock */
+    struct muster_inproc_refusal *refusals;  /* of this end's sends */
     uint32_t abort_count;
     struct muster_inproc_abort aborts[INPROC_ABORTS_MAX];
     uint32_t signature_count;

@@ -213,6 +213,14 @@ void muster_inproc_recall_locked(struct muster_inproc_side *side,
 
 static void free_pair(struct muster_inproc_pair *pair)
 {
+    for (int i = 0; i < 2; i++) {
+        struct muster_inproc_refusal *refusal = NULL;
+        struct muster_inproc_refusal *next = NULL;
+        DL_FOREACH_SAFE(pair->ends[i].refusals, refusal, next)
+        {
+            free(refusal);
+        }
+    }
     pthread_cond_destroy(&pair->idle);
     pthread_mutex_destroy(&pair->lock);
     free(pair);

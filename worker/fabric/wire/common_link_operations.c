@@ -86,6 +86,18 @@ void muster_common_link_send_signature(struct muster_link *link,
     muster_match_send_signature(match_of(link), operation);
 }
 
+void muster_common_link_announce(struct muster_link *link,
+                                 const struct muster_operation_id *operation)
+{
+    muster_match_announce(match_of(link), operation);
+}
+
+bool muster_common_link_refuse(struct muster_link *link, const struct muster_message_key *key,
+                               const char *reason)
+{
+    return muster_match_refuse(match_of(link), key, reason);
+}
+
 bool muster_common_link_has_arrived(const struct muster_link *link,
                                     const struct muster_message_key *key)
 {

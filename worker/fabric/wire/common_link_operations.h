@@ -27,6 +27,10 @@ void muster_common_link_abort(struct muster_link *link, const struct muster_oper
                               const char *reason);
 void muster_common_link_send_signature(struct muster_link *link,
                                        const struct muster_operation_id *operation);
+void muster_common_link_announce(struct muster_link *link,
+                                 const struct muster_operation_id *operation);
+bool muster_common_link_refuse(struct muster_link *link, const struct muster_message_key *key,
+                               const char *reason);
 bool muster_common_link_has_arrived(const struct muster_link *link,
                                     const struct muster_message_key *key);
 
@@ -35,6 +39,7 @@ bool muster_common_link_has_arrived(const struct muster_link *link,
     .woken = muster_common_link_woken, .refresh = muster_common_link_refresh,               \
     .open = muster_common_link_open, .post_receive = muster_common_link_post_receive,       \
     .abort = muster_common_link_abort, .send_signature = muster_common_link_send_signature, \
+    .announce = muster_common_link_announce, .refuse = muster_common_link_refuse,           \
     .has_arrived = muster_common_link_has_arrived
 
 /* The last part of the slot close: frees the link's end. */

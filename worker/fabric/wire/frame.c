@@ -111,6 +111,7 @@ static int64_t payload_max(enum muster_frame_kind kind)
     case MUSTER_FRAME_SEGMENT:
         return MUSTER_FRAME_PAYLOAD_MAX;
     case MUSTER_FRAME_ABORT:
+    case MUSTER_FRAME_REFUSAL:
         return MUSTER_REASON_SIZE - 1;
     case MUSTER_FRAME_OFFER:
         return MUSTER_OFFER_MAX;
@@ -135,8 +136,9 @@ static muster_status check_frame(const struct muster_frame *frame)
                                 "frame with a payload of %u bytes, at most %" PRId64, frame->length,
                                 most);
     }
+    bool has_text = frame->kind == MUSTER_FRAME_ABORT || frame->kind == MUSTER_FRAME_REFUSAL;
     if (frame->offset > frame->total ||
-        (frame->kind != MUSTER_FRAME_ABORT && frame->length > frame->total - frame->offset)) {
+        (!has_text && frame->length > frame->total - frame->offset)) {
         return muster_error_set(MUSTER_INVALID,
                                 "frame with bytes %" PRIu64 "+%u of a message of %" PRIu64,
                                 frame->offset, frame->length, frame->total);

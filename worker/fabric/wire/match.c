@@ -189,6 +189,36 @@ void muster_match_send_signature(struct muster_match *match,
     }
 }
 
+void muster_match_announce(struct muster_match *match, const struct muster_operation_id *operation)
+{
+    for (uint32_t i = 0; i < MUSTER_TRANSFER_BUCKETS && match->unexpected.count > 0; i++) {
+        const struct muster_unexpected *each = NULL;
+        DL_FOREACH(match->unexpected.buckets[i], each)
+        {
+            if (muster_operation_has(operation, &each->frame.key) &&
+                each->frame.kind != MUSTER_FRAME_GRANT) {
+                muster_link_announce(match->link, &each->frame.key, &each->frame.call,
+                                     each->frame.total);
+            }
+        }
+    }
+}
+
+bool muster_match_refuse(struct muster_match *match, const struct muster_message_key *key,
+                         const char *reason)
+{
+    struct muster_unexpected *offer = muster_unexpected_take_offer(&match->unexpected, key);
+    if (offer == NULL) {
+        return false;
+    }
+    struct muster_frame frame = {.kind = MUSTER_FRAME_REFUSAL,
+                                 .key = *key,
+                                 .length = (uint32_t)strnlen(reason, MUSTER_REASON_SIZE - 1)};
+    queue_control(match, &frame, reason);
+    free(offer);
+    return true;
+}
+
 void muster_match_goodbye(struct muster_match *match)
 {
     struct muster_frame frame = {.kind = MUSTER_FRAME_GOODBYE};

@@ -19,6 +19,7 @@
  *   OFFERED    waiting    GRANT arrives                          GRANTED
  *                         GRANT by get arrives                   OFFERED: the peer gets it
  *                         GET_DONE arrives                       done
+ *                         REFUSAL arrives                        done, with MUSTER_INVALID
  *   GRANTED    ready      the transport takes a SEGMENT          GRANTED; DRAINING if it is the
  *                                                                last one
  *   DRAINING   draining   the transport has sent the last frame  done
@@ -39,6 +40,10 @@
  *              it cannot read, and has read nothing so far   GRANTED, GRANT is sent
  *              it cannot read any more                       GET, until withdrawn or lost: the
  *                                                            sender has withdrawn, or is dead
+ *
+ * A message of point to point is announced to its listener when its EAGER or OFFER arrives and no
+ * receive is posted; the listener may post one at once. Or it refuses a stored OFFER: then that is
+ * dropped, and REFUSAL is sent.
  *
  * A message of other size or call ends the transfer with MUSTER_INVALID. Other frames than these
  * violate the protocol, and the link is lost. README.md says why this cannot deadlock.
@@ -107,6 +112,9 @@ void muster_match_abort(struct muster_match *match, const struct muster_operatio
                         const char *reason);
 void muster_match_send_signature(struct muster_match *match,
                                  const struct muster_operation_id *operation);
+void muster_match_announce(struct muster_match *match, const struct muster_operation_id *operation);
+bool muster_match_refuse(struct muster_match *match, const struct muster_message_key *key,
+                         const char *reason);
 void muster_match_goodbye(struct muster_match *match);
 void muster_match_begin_generation(struct muster_match *match);
 /* `bytes` of the peer's eager window are free again: credit for them is sent. */
@@ -133,10 +141,11 @@ struct muster_outgoing {
 static inline struct muster_place muster_outgoing_place(const struct muster_outgoing *outgoing,
                                                         uint64_t offset_bytes)
 {
-    return outgoing->ranges == NULL
-               ? (struct muster_place){.base = (char *)outgoing->data + offset_bytes}
-               : (struct muster_place){.ranges = outgoing->ranges,
-                                       .at_bytes = outgoing->ranges_at_bytes + offset_bytes};
+    if (outgoing->ranges == NULL) {
+        return (struct muster_place){.base = (char *)outgoing->data + offset_bytes};
+    }
+    return (struct muster_place){.ranges = outgoing->ranges,
+                                 .at_bytes = outgoing->ranges_at_bytes + offset_bytes};
 }
 
 /* Copies the payload. */

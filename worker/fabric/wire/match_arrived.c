@@ -36,13 +36,26 @@ static void place_in_receive(struct muster_arrival *arrival, struct muster_trans
     arrival->place = receive->consume != NULL ? MUSTER_PLACE_CONSUME : MUSTER_PLACE_DATA;
 }
 
+/* The receive of a message whose EAGER frame is arriving, if it is posted, or if the listener posts
+ * it now. */
+static struct muster_transfer *find_receive(const struct muster_match *match,
+                                            const struct muster_frame *frame)
+{
+    struct muster_transfer *receive =
+        muster_transfer_table_find(&match->link->receives, &frame->key);
+    if (receive == NULL && muster_key_is_announced(&frame->key)) {
+        muster_link_announce(match->link, &frame->key, &frame->call, frame->total);
+        receive = muster_transfer_table_find(&match->link->receives, &frame->key);
+    }
+    return receive;
+}
+
 /* The payload goes into its receive, if that is posted; is dropped, if the message is stale or
  * differs from the receive; or else is stored as an unexpected message, within the eager window. */
 static muster_status begin_eager(struct muster_match *match, struct muster_arrival *arrival)
 {
     const struct muster_frame *frame = &arrival->frame;
-    struct muster_transfer *receive =
-        muster_transfer_table_find(&match->link->receives, &frame->key);
+    struct muster_transfer *receive = find_receive(match, frame);
     if (receive != NULL) {
         if (receive->link_word == MUSTER_WORD_GRANTED && receive->size_bytes == frame->total) {
             return muster_error_set(MUSTER_INVALID, "an eager message that was offered before");
@@ -120,6 +133,7 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
     case MUSTER_FRAME_SEGMENT:
         return begin_segment(match, arrival);
     case MUSTER_FRAME_ABORT:
+    case MUSTER_FRAME_REFUSAL:
     case MUSTER_FRAME_OFFER:
         memset(arrival->text, 0, sizeof arrival->text);
         arrival->place = MUSTER_PLACE_TEXT;
@@ -169,8 +183,10 @@ static muster_status handle_offer(struct muster_match *match, const struct muste
     struct muster_transfer *receive =
         muster_transfer_table_find(&match->link->receives, &frame->key);
     if (receive == NULL) {
-        return is_stale(match, frame) ? MUSTER_OK
-                                      : store_unexpected(match, copy_offer(frame, payload));
+        TRY(is_stale(match, frame) ? MUSTER_OK
+                                   : store_unexpected(match, copy_offer(frame, payload)));
+        muster_link_announce(match->link, &frame->key, &frame->call, frame->total);
+        return MUSTER_OK;
     }
     if (!matches_receive(match, receive, frame) || receive->link_word != 0) {
         return MUSTER_OK;
@@ -226,6 +242,18 @@ static muster_status handle_get_done(struct muster_match *match, const struct mu
     return MUSTER_OK;
 }
 
+static muster_status handle_refusal(struct muster_match *match, const struct muster_frame *frame,
+                                    const char *reason)
+{
+    struct muster_transfer *send = muster_transfer_table_find(&match->waiting, &frame->key);
+    if (send != NULL) {
+        muster_transfer_table_remove(&match->waiting, send);
+        muster_match_retract_offer(match, send);
+        muster_transfer_complete(match->link, send, muster_error_set(MUSTER_INVALID, "%s", reason));
+    }
+    return MUSTER_OK;
+}
+
 static muster_status handle_eager(struct muster_match *match, struct muster_arrival *arrival)
 {
     struct muster_unexpected *unexpected = TAKE(arrival->unexpected);
@@ -267,6 +295,8 @@ muster_status muster_match_arrived(struct muster_match *match, struct muster_arr
         return handle_grant(match, &arrival->frame);
     case MUSTER_FRAME_GET_DONE:
         return handle_get_done(match, &arrival->frame);
+    case MUSTER_FRAME_REFUSAL:
+        return handle_refusal(match, &arrival->frame, arrival->text);
     case MUSTER_FRAME_ABORT:
         muster_link_aborted(match->link, &operation, arrival->text);
         return MUSTER_OK;

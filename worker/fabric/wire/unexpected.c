@@ -57,6 +57,23 @@ struct muster_unexpected *muster_unexpected_take(struct muster_unexpected_table 
     return NULL;
 }
 
+struct muster_unexpected *muster_unexpected_take_offer(struct muster_unexpected_table *table,
+                                                       const struct muster_message_key *key)
+{
+    struct muster_unexpected **bucket = &table->buckets[muster_key_bucket(key)];
+    struct muster_unexpected *unexpected = NULL;
+    DL_FOREACH(*bucket, unexpected)
+    {
+        if (unexpected->frame.kind == MUSTER_FRAME_OFFER &&
+            muster_key_equal(&unexpected->frame.key, key)) {
+            DL_DELETE(*bucket, unexpected);
+            table->count--;
+            return unexpected;
+        }
+    }
+    return NULL;
+}
+
 uint64_t muster_unexpected_drop(struct muster_unexpected_table *table,
                                 const struct muster_operation_id *operation, uint64_t generation)
 {

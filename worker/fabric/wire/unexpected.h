@@ -40,6 +40,10 @@ bool muster_unexpected_holds(const struct muster_unexpected_table *table,
 struct muster_unexpected *muster_unexpected_take(struct muster_unexpected_table *table,
                                                  const struct muster_message_key *key, bool grant);
 
+/* Takes out the offer with this key, and nothing else. */
+struct muster_unexpected *muster_unexpected_take_offer(struct muster_unexpected_table *table,
+                                                       const struct muster_message_key *key);
+
 /* Frees the frames of one operation; if `operation` is NULL, the frames of all generations before
  * this one. Returns the bytes of the eager window that are free again. */
 uint64_t muster_unexpected_drop(struct muster_unexpected_table *table,

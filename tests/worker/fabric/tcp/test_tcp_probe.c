@@ -77,7 +77,7 @@ static struct muster_probe_report probe(const struct rig *rig, uint32_t bound_ms
         test_host_enter(hosts[0]);
     }
     bool same_host = hosts[0] < 0;
-    struct muster_probe_report report = muster_probe(&rig->peers[1], same_host, bound_ms);
+    struct muster_probe_report report = muster_peer_probe(&rig->peers[1], same_host, bound_ms);
     if (hosts[0] >= 0) {
         test_host_enter(home);
     }
@@ -155,7 +155,7 @@ static void a_probe_leaves_no_descriptor_and_without_one_nothing_is_known(void *
     expect(&rig, MUSTER_PROBE_THERE, LONG_MS);
     assert_int_equal(lowest_free_descriptor(), before);
     descriptors_exhaust(&limit);
-    struct muster_probe_report report = muster_probe(&rig.peers[1], true, LONG_MS);
+    struct muster_probe_report report = muster_peer_probe(&rig.peers[1], true, LONG_MS);
     descriptors_restore(&limit);
     assert_int_equal(report.verdict, MUSTER_PROBE_UNKNOWN);
     rig_child_finish(&child, &rig);
@@ -185,13 +185,13 @@ static void without_an_address_that_can_be_dialled_nothing_is_known(void **state
 {
     (void)state;
     static struct muster_peer peer;
-    assert_int_equal(muster_probe(&peer, true, LONG_MS).verdict, MUSTER_PROBE_UNKNOWN);
+    assert_int_equal(muster_peer_probe(&peer, true, LONG_MS).verdict, MUSTER_PROBE_UNKNOWN);
     peer.address_count = 2;
     (void)snprintf(peer.addresses[0], MUSTER_ADDRESS_SIZE, "shm://muster-0");
     (void)snprintf(peer.addresses[1], MUSTER_ADDRESS_SIZE, "tcp://127.0.0.1:1");
     /* Who has only addresses of this host is on it. */
-    assert_int_equal(muster_probe(&peer, false, LONG_MS).verdict, MUSTER_PROBE_GONE);
-    assert_int_equal(muster_probe(&peer, true, LONG_MS).verdict, MUSTER_PROBE_GONE);
+    assert_int_equal(muster_peer_probe(&peer, false, LONG_MS).verdict, MUSTER_PROBE_GONE);
+    assert_int_equal(muster_peer_probe(&peer, true, LONG_MS).verdict, MUSTER_PROBE_GONE);
 }
 
 /* Two hosts ----------------------------------------------------------------------------------- */
