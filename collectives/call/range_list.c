@@ -204,7 +204,7 @@ char *muster_place_find(const struct muster_place *place, uint64_t *size_bytes)
     return run->address + (place->at_bytes - run->begin_bytes);
 }
 
-void muster_place_copy(struct muster_place to, struct muster_place from, uint64_t size_bytes)
+void muster_place_copy_parts(struct muster_place to, struct muster_place from, uint64_t size_bytes)
 {
     while (size_bytes > 0) {
         uint64_t size = size_bytes;

@@ -11,6 +11,7 @@
 #define MUSTER_COLLECTIVES_CALL_RANGE_LIST_H
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "worker/muster.h"
 
@@ -87,6 +88,18 @@ static inline char *muster_place_at(const struct muster_place *place, uint64_t *
 }
 
 /* Copies between places that do not overlap, or are the same. */
-void muster_place_copy(struct muster_place to, struct muster_place from, uint64_t size_bytes);
+void muster_place_copy_parts(struct muster_place to, struct muster_place from, uint64_t size_bytes);
+
+static inline void muster_place_copy(struct muster_place to, struct muster_place from,
+                                     uint64_t size_bytes)
+{
+    if (to.ranges != NULL || from.ranges != NULL) {
+        muster_place_copy_parts(to, from, size_bytes);
+    } else if (size_bytes > 0 && to.base != from.base) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): without ranges there is a base
+         */
+        memcpy(to.base, from.base, size_bytes);
+    }
+}
 
 #endif

@@ -4,9 +4,10 @@
  *     MUSTER_SHARED_MEMORY=0 muster run -n 4 -- build/release/tests/ranges \
  *         tests/bench/resnet50_elements.txt
  *
- * The file has the float32 elements of each tensor, one a line; each tensor is an allocation of its
- * own. Out of place if a second argument is "out". Rank 0 prints the medians of the rounds, which
- * take turns. */
+ * The file has the float32 elements of each tensor, one a line. Buffer and tensors are in the same
+ * memory, the tensors with gaps between them, so that both ways use the same pages. Out of place if
+ * a second argument is "out". Rank 0 prints the medians of the rounds, in which both ways take
+ * turns. */
 #include "worker/muster.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROUNDS = 31, WARM_UP = 12, TENSORS_MAX = 1024 };
+enum { ROUNDS = 31, WARM_UP = 12, TENSORS_MAX = 1024, GAP = 16 };
 
 static double clock_us(clockid_t clock)
 {
@@ -54,18 +55,14 @@ static float *allocate(size_t count)
     return memory;
 }
 
-/* Two lists of the same tensors; their number. */
-static size_t read_tensors(const char *path, muster_range *ins, muster_range *outs)
+/* The counts of the tensors; their number. */
+static size_t read_counts(const char *path, size_t *counts)
 {
     FILE *file = fopen(path, "re");
     char line[32];
     size_t count = 0;
     while (file != NULL && count < TENSORS_MAX && fgets(line, sizeof line, file) != NULL) {
-        ins[count].count = strtoul(line, NULL, 10);
-        outs[count].count = ins[count].count;
-        ins[count].address = allocate(ins[count].count);
-        outs[count].address = allocate(ins[count].count);
-        count++;
+        counts[count++] = strtoul(line, NULL, 10);
     }
     if (file == NULL || count == 0) {
         (void)fprintf(stderr, "ranges: %s: no counts\n", path);
@@ -73,6 +70,16 @@ static size_t read_tensors(const char *path, muster_range *ins, muster_range *ou
     }
     (void)fclose(file);
     return count;
+}
+
+/* Cuts the memory into the tensors, with a gap between neighbours. */
+static void cut(float *memory, const size_t *counts, size_t tensors, muster_range *ranges)
+{
+    for (size_t i = 0; i < tensors; i++) {
+        ranges[i].address = memory;
+        ranges[i].count = counts[i];
+        memory += counts[i] + GAP;
+    }
 }
 
 /* The medians of one way to call, of rank 0. */
@@ -127,18 +134,22 @@ static void print(const struct job *job, struct times *flat, struct times *range
 
 int main(int argc, char **argv)
 {
+    static size_t counts[TENSORS_MAX];
     static muster_range ins[TENSORS_MAX];
     static muster_range outs[TENSORS_MAX];
     static struct times flat;
     static struct times ranges;
     int in_place = argc < 3 || strcmp(argv[2], "out") != 0;
     struct job job = {.ins = ins, .outs = in_place ? ins : outs};
-    job.tensors = argc > 1 ? read_tensors(argv[1], ins, outs) : 0;
+    job.tensors = argc > 1 ? read_counts(argv[1], counts) : 0;
     for (size_t i = 0; i < job.tensors; i++) {
-        job.elements += ins[i].count;
+        job.elements += counts[i];
     }
-    job.in = allocate(job.elements);
-    job.out = in_place ? job.in : allocate(job.elements);
+    size_t room = job.elements + job.tensors * GAP;
+    job.in = allocate(room);
+    job.out = in_place ? job.in : allocate(room);
+    cut(job.in, counts, job.tensors, ins);
+    cut(job.out, counts, job.tensors, outs);
     must(muster_open(NULL, &job.session));
     for (int round = -WARM_UP; round < ROUNDS; round++) {
         int ranges_first = round % 2 != 0;
@@ -149,5 +160,9 @@ int main(int argc, char **argv)
         print(&job, &flat, &ranges);
     }
     muster_close(job.session);
+    free(job.in);
+    if (!in_place) {
+        free(job.out);
+    }
     return EXIT_SUCCESS;
 }

@@ -244,6 +244,24 @@ static muster_status miss_turn(const struct muster_context *context,
                             (unsigned long long)context->generation);
 }
 
+static inline muster_status run_in_turn(struct muster_context *context,
+                                        const struct muster_request *request, uint32_t *suspect)
+{
+    struct muster_cached_operation *cached;
+    TRY(muster_context_find(context, request, &cached));
+    return cached->autotuning ? muster_context_launch_tuned(context, request, cached, suspect)
+                              : muster_context_launch(context, request, cached, 0, suspect);
+}
+
+/* Not inlined: other calls do not need its stack. */
+static __attribute__((noinline)) muster_status
+run_ranges(struct muster_context *context, const struct muster_request *request, uint32_t *suspect)
+{
+    struct muster_request bound;
+    TRY(muster_context_bind_ranges(request, &context->ranges, &bound));
+    return run_in_turn(context, &bound, suspect);
+}
+
 muster_status muster_context_run(struct muster_context *context,
                                  const struct muster_request *request, uint32_t *ret_suspect)
 {
@@ -258,15 +276,8 @@ muster_status muster_context_run(struct muster_context *context,
     if (context->broken != MUSTER_OK) {
         return muster_error_set(context->broken, "%s", context->broken_text);
     }
-    struct muster_request bound;
-    if (request->ranges != NULL) {
-        TRY(muster_context_bind_ranges(request, &context->ranges, &bound));
-        request = &bound;
-    }
-    struct muster_cached_operation *cached;
-    TRY(muster_context_find(context, request, &cached));
-    return cached->autotuning ? muster_context_launch_tuned(context, request, cached, suspect)
-                              : muster_context_launch(context, request, cached, 0, suspect);
+    return request->ranges != NULL ? run_ranges(context, request, suspect)
+                                   : run_in_turn(context, request, suspect);
 }
 
 /* Queries ------------------------------------------------------------------------------------- */

@@ -8,6 +8,8 @@
 
 #include "collectives/reduce/stream.h"
 
+enum { LARGE_RANGE_BYTES = 16 << 10 };
+
 struct segment {
     struct muster_group_run *run;
     const struct muster_group_inputs *inputs;
@@ -25,8 +27,9 @@ static void *scratch_for(const struct segment *segment, uint32_t level, unsigned
 }
 
 /* Of an input in ranges: where it is, if the segment lies in one that can be read there; or a
- * copy. */
-static const void *leaf_in_ranges(struct segment *segment, uint32_t rank, unsigned side)
+ * copy. Not inlined: calls on one buffer do not need its registers. */
+static __attribute__((noinline)) const void *leaf_in_ranges(struct segment *segment, uint32_t rank,
+                                                            unsigned side)
 {
     struct muster_group_run *run = segment->run;
     bool own = rank == muster_group_own_rank(run);
@@ -93,6 +96,42 @@ static const void *sum(struct segment *segment, uint32_t first, uint32_t level, 
     return result;
 }
 
+/* Cuts the segment where a large range of the target begins or ends: most of a large range needs no
+ * copy then, and has the alignment that its memory has. Small ranges share a segment. */
+static void cut_at_ranges(struct segment *segment, struct muster_place target)
+{
+    size_t found = 0;
+    while (found < segment->size_bytes) {
+        uint64_t size = segment->size_bytes - found;
+        (void)muster_place_at(&target, &size);
+        if (size >= LARGE_RANGE_BYTES && found > 0) {
+            break;
+        }
+        found += size;
+        if (size >= LARGE_RANGE_BYTES) {
+            break;
+        }
+        target = muster_place_advance(target, size);
+    }
+    segment->size_bytes = found;
+    segment->count = found / segment->run->element_size_bytes;
+}
+
+/* If the target goes on in another range within the segment, the result is copied there. */
+static __attribute__((noinline)) void reduce_into_ranges(struct segment *segment, uint32_t top,
+                                                         struct muster_place target)
+{
+    cut_at_ranges(segment, target);
+    uint64_t size = segment->size_bytes;
+    char *to = muster_place_at(&target, &size);
+    bool whole = size == segment->size_bytes;
+    const void *result = sum(segment, 0, top, 0, whole ? to : NULL);
+    if (!whole && segment->status == MUSTER_OK) {
+        const struct muster_place from = {.base = (char *)result};
+        muster_place_copy(target, from, segment->size_bytes);
+    }
+}
+
 muster_status muster_group_reduce(struct muster_group_run *run,
                                   const struct muster_group_inputs *inputs, struct muster_span span,
                                   bool streams, struct muster_place target)
@@ -102,7 +141,8 @@ muster_status muster_group_reduce(struct muster_group_run *run,
     while (UINT32_C(1) << top < run->memory->options.ranks) {
         top++;
     }
-    for (uint64_t done = 0; done < span.count; done += most) {
+    uint64_t done = 0;
+    while (done < span.count) {
         uint64_t count = span.count - done < most ? span.count - done : most;
         struct segment segment = {.run = run,
                                   .inputs = inputs,
@@ -111,16 +151,14 @@ muster_status muster_group_reduce(struct muster_group_run *run,
                                   .count = count,
                                   .streams = streams,
                                   .status = MUSTER_OK};
-        uint64_t size = segment.size_bytes;
-        char *to = muster_place_at(&target, &size);
-        bool whole = size == segment.size_bytes;
-        const void *result = sum(&segment, 0, top, 0, whole ? to : NULL);
-        TRY(segment.status);
-        if (!whole) { /* the target goes on in another range within the segment */
-            muster_place_copy(target, (struct muster_place){.base = (char *)result},
-                              segment.size_bytes);
+        if (target.ranges != NULL) {
+            reduce_into_ranges(&segment, top,
+                               muster_place_advance(target, done * run->element_size_bytes));
+        } else {
+            (void)sum(&segment, 0, top, 0, target.base + done * run->element_size_bytes);
         }
-        target = muster_place_advance(target, segment.size_bytes);
+        TRY(segment.status);
+        done += segment.count;
     }
     return MUSTER_OK;
 }
