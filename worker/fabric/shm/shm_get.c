@@ -58,9 +58,10 @@ static struct muster_place peer_place(const struct reading *reading,
                                       const struct muster_range_list *runs)
 {
     const struct muster_shm_offer *offer = reading->offer;
-    return offer->run_count == 0
-               ? (struct muster_place){.base = peer_address(offer->address + reading->offset)}
-               : (struct muster_place){.ranges = runs, .at_bytes = offer->offset + reading->offset};
+    if (offer->run_count == 0) {
+        return (struct muster_place){.base = peer_address(offer->address + reading->offset)};
+    }
+    return (struct muster_place){.ranges = runs, .at_bytes = offer->offset + reading->offset};
 }
 
 /* The kernel copies as much as both lists of parts hold. */
