@@ -47,9 +47,13 @@ static const char *yes_or_no(bool yes)
     return yes ? "yes" : "no";
 }
 
+_Static_assert(MUSTER_COMPRESSION_COUNT - 1 <= MUSTER_CALL_COMPRESSION >>
+                   MUSTER_CALL_COMPRESSION_SHIFT,
+               "a compression needs more bits");
+
 static unsigned compression_of(const struct muster_call *call)
 {
-    unsigned compression = (unsigned)call->flags >> MUSTER_CALL_COMPRESSION_SHIFT;
+    unsigned compression = (call->flags & MUSTER_CALL_COMPRESSION) >> MUSTER_CALL_COMPRESSION_SHIFT;
     return compression != 0 ? compression : MUSTER_COMPRESSION_NONE;
 }
 

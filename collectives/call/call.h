@@ -11,7 +11,8 @@ enum {
     /* Promises that all members ask for (call_plan.h). */
     MUSTER_CALL_KEEPS_INPUT = 4,
     MUSTER_CALL_FINISHES_TOGETHER = 8,
-    MUSTER_CALL_COMPRESSION_SHIFT = 4, /* bits 4 to 6: muster_compression, 0 for none */
+    MUSTER_CALL_COMPRESSION = 7 << 4, /* muster_compression, 0 for none */
+    MUSTER_CALL_COMPRESSION_SHIFT = 4,
     MUSTER_CALL_SET = 128, /* creates a process set: `root` is how many members it has, and `count`
                               MUSTER_CALL_LISTED with a checksum of their ranks */
 };

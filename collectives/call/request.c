@@ -269,12 +269,11 @@ muster_status muster_request_check(const struct muster_request_key *key, uint32_
                                    .keeps = keeps_in_place(key),
                                    .contributions = (uint64_t)ranks * buffers_of(key)};
     TRY(muster_shape_check(&launch.shape));
-    if (key->collective != MUSTER_BARRIER) {
-        muster_status status = check_data(key, &launch.shape, &launch.sizes);
-        if (status != MUSTER_OK) {
-            return muster_error_prefix(status, "%s",
-                                       muster_collective_name(launch.shape.collective));
-        }
+    muster_status status = key->collective == MUSTER_BARRIER
+                               ? check_compression(key)
+                               : check_data(key, &launch.shape, &launch.sizes);
+    if (status != MUSTER_OK) {
+        return muster_error_prefix(status, "%s", muster_collective_name(launch.shape.collective));
     }
     launch.call = describe(key, &launch.shape);
     *ret_launch = launch;

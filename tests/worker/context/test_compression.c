@@ -552,6 +552,8 @@ static void calls_that_cannot_be_compressed_are_refused(void **state)
     request = largest_request(10);
     request.collective = MUSTER_BROADCAST;
     refuse(&group, request, "only allreduce, reduce_scatter and allgather");
+    request.collective = MUSTER_BARRIER;
+    refuse(&group, request, "only allreduce, reduce_scatter and allgather");
     request = largest_request(10);
     request.op = MUSTER_SUM;
     request.reproducible = true;
