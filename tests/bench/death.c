@@ -109,7 +109,7 @@ static double run_round(unsigned size, unsigned compute_ms, unsigned number)
         perror("death");
         exit(EXIT_FAILURE);
     }
-    pid_t pids[MEMBERS_MAX];
+    pid_t pids[MEMBERS_MAX] = {0};
     pthread_barrierattr_t shared;
     (void)pthread_barrierattr_init(&shared);
     (void)pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);

@@ -23,7 +23,7 @@ static void send_around(struct crew_member *member)
     for (muster_scope scope = MUSTER_GLOBAL; scope <= MUSTER_CROSS; scope++) {
         uint32_t rank = muster_rank(member->session, scope);
         uint32_t size = muster_size(member->session, scope);
-        double out = 10.0 * scope + rank;
+        double out = 10.0 * (int)scope + rank;
         double in[2] = {-1, -1};
         muster_message message = {.count = 0};
         MEMBER_OK(member, muster_send(member->session, scope, &out, 1, MUSTER_FLOAT64,
@@ -32,7 +32,7 @@ static void send_around(struct crew_member *member)
                                          MUSTER_ANY_SOURCE, MUSTER_ANY_TAG, NULL, &message));
         uint32_t before = (rank + size - 1) % size;
         MEMBER_CHECK(member, message.source == before && message.tag == 3 && message.count == 1);
-        MEMBER_CHECK(member, message.type == MUSTER_FLOAT64 && in[0] == 10.0 * scope + before);
+        MEMBER_CHECK(member, message.type == MUSTER_FLOAT64 && in[0] == 10.0 * (int)scope + before);
         MEMBER_CHECK(member, in[1] == -1);
         MEMBER_OK(member, muster_send(member->session, scope, NULL, 0, MUSTER_INT8, rank, 0, NULL));
         MEMBER_OK(member, muster_receive(member->session, scope, NULL, 0, MUSTER_INT8, rank, 0,
