@@ -484,6 +484,11 @@ static void compress(struct crew_member *member)
     options.compression = MUSTER_COMPRESSION_INT8;
     MEMBER_CHECK(member, muster_allreduce(session, MUSTER_GLOBAL, &exact, out, 1, MUSTER_FLOAT32,
                                           MUSTER_SUM, &options) == MUSTER_INVALID);
+    options.compression = MUSTER_COMPRESSION_DEFAULT;
+    options.reserved = 7;
+    MEMBER_CHECK(member, muster_allreduce(session, MUSTER_GLOBAL, &exact, out, 1, MUSTER_FLOAT32,
+                                          MUSTER_SUM, &options) == MUSTER_INVALID);
+    MEMBER_CHECK(member, strstr(muster_last_error(), "reserved is 7, not 0") != NULL);
     MEMBER_OK(member, muster_barrier(session, MUSTER_GLOBAL, NULL)); /* the others are as far */
 }
 
