@@ -42,6 +42,11 @@ static const float preference = 1.05F;
 static const float preference_long = 1.01F;
 static const float long_us = 100e3F;
 
+/* Of calls shorter than this, a measured time is mostly how late the members came to the call, the
+ * more so in the first turn after an exchange. So the predicted algorithm is not dropped before the
+ * last round. */
+static const float short_us = 5;
+
 /* If the slowest member's time is more than this factor over the fastest member's, the members come
  * to the calls so late that the times measure mostly their lateness. */
 static const float lateness = 2;
@@ -242,6 +247,24 @@ static uint32_t count_left(const struct muster_autotune_run *run, const struct r
     return count;
 }
 
+/* Of short calls the predicted algorithm, if it is to be dropped, takes the last place among those
+ * that are left, or the second one. Returns how many are left. */
+static uint32_t keep_predicted(const struct muster_autotune_run *run, struct result *standings,
+                               uint32_t left)
+{
+    if (standings[0].us >= short_us || 2 * run->calls_each * 2 > MUSTER_AUTOTUNE_CALLS_MAX) {
+        return left;
+    }
+    for (uint32_t i = left; i < run->count; i++) {
+        if (standings[i].algorithm == run->predicted) {
+            left = left == 1 ? 2 : left;
+            standings[left - 1] = standings[i];
+            return left;
+        }
+    }
+    return left;
+}
+
 /* What so many calls of each of the first candidates take beyond as many calls of the fastest. */
 static double excess_of(const struct result *standings, uint32_t count, uint32_t calls_each)
 {
@@ -262,9 +285,9 @@ bool muster_autotune_run_decide(struct muster_autotune_run *run,
     struct result standings[MUSTER_AUTOTUNE_ALGORITHMS_MAX] = {{.algorithm = 0}};
     rank(run, exchanged, standings);
     double fastest_us = (double)standings[0].us;
-    uint32_t left = count_left(run, standings);
-    uint32_t next_calls = 2 * run->calls_each;
     double round_excess_us = excess_of(standings, run->count, run->calls_each);
+    uint32_t left = keep_predicted(run, standings, count_left(run, standings));
+    uint32_t next_calls = 2 * run->calls_each;
     run->excess_us += round_excess_us;
     run->spent_us += round_excess_us + fastest_us * run->count * run->calls_each;
     double likely_excess_us = run->excess_us + excess_of(standings, left, next_calls);

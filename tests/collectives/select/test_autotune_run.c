@@ -264,6 +264,20 @@ static void a_short_disturbance_does_not_decide(void **state)
     }
 }
 
+/* Members come late to the first calls after an exchange, and such calls take less than that. */
+static void the_predicted_algorithm_of_short_calls_survives_a_slow_first_round(void **state)
+{
+    (void)state;
+    struct timing timing = {.random = 5,
+                            .members = 2,
+                            .count = 8,
+                            .us = {0.6, 1.1, 1.2, 1.3, 1.5, 1.8, 2, 2},
+                            .before_us = {2.6, 1.1, 1.2, 1.3, 1.5, 1.8, 2, 2},
+                            .change = MUSTER_AUTOTUNE_CALLS_MAX,
+                            .predicted_us = 0.3};
+    assert_int_equal(try_all(&timing), 0);
+}
+
 /* A single slow call is ignored, as the first call of each algorithm often is one. */
 static void a_single_slow_call_is_ignored(void **state)
 {
@@ -480,6 +494,7 @@ int main(void)
         cmocka_unit_test(long_calls_that_are_as_fast_are_measured_often),
         cmocka_unit_test(a_run_of_long_calls_ends_soon),
         cmocka_unit_test(a_short_disturbance_does_not_decide),
+        cmocka_unit_test(the_predicted_algorithm_of_short_calls_survives_a_slow_first_round),
         cmocka_unit_test(a_single_slow_call_is_ignored),
         cmocka_unit_test(late_members_do_not_decide),
         cmocka_unit_test(any_exchanged_values_lead_to_a_decision),

@@ -3,7 +3,7 @@
 set -eu
 for tool in mpicc mpirun; do
     if ! command -v $tool >/dev/null; then
-        echo "skipped: there is no $tool"
+        echo "SKIP: there is no $tool"
         exit 77
     fi
 done
@@ -12,7 +12,7 @@ library=$(find "$build" -name libmuster.so -print -quit)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 if nm "$library" | grep -qE '__(asan|tsan)_init'; then
-    echo "skipped: MPI's programs cannot load a library with a sanitizer"
+    echo "SKIP: MPI's programs cannot load a library with a sanitizer"
     exit 77
 fi
 mpicc -std=c17 -Wall -Wextra -Werror -I"$build/include" "$(dirname "$0")/open_with_mpi.c" -o "$scratch/open_with_mpi" \
