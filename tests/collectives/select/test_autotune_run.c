@@ -40,7 +40,7 @@ static double fraction(struct timing *timing)
 static void call_all(struct timing *timing, struct muster_autotune_run *runs)
 {
     size_t algorithm = muster_autotune_run_next(&runs[0]);
-    double came[MEMBERS_MAX];
+    double came[MEMBERS_MAX] = {0};
     double last = 0;
     for (uint32_t i = 0; i < timing->members; i++) {
         assert_int_equal(muster_autotune_run_next(&runs[i]), algorithm);
