@@ -6,6 +6,7 @@
  * The members are processes that call small ring allreduces in a row; each has links to two
  * neighbours then. Prints the median, least and most of the rounds. The arguments: how many
  * members, how many rounds, and how long each computes between two calls (ms). */
+#include "tests/bench/peer.h"
 #include "worker/muster.h"
 
 #include <pthread.h>
@@ -37,9 +38,7 @@ struct member {
 
 static double now_ms(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+    return peer_now_us() / 1e3;
 }
 
 static void pause_ms(unsigned ms)
@@ -141,13 +140,6 @@ static double run_round(unsigned size, unsigned compute_ms, unsigned number)
     return last_ms;
 }
 
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static unsigned argument(int argc, char **argv, int index, unsigned otherwise, unsigned most)
 {
     unsigned long value = index < argc ? strtoul(argv[index], NULL, 10) : otherwise;
@@ -167,10 +159,10 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < rounds; i++) {
         took_ms[i] = run_round(size, compute_ms, i);
     }
-    qsort(took_ms, rounds, sizeof *took_ms, compare);
+    double median_ms = peer_median(took_ms, rounds);
     printf(
         "%u members, %u rounds, computing %u ms: last error %.2f ms after the kill "
         "(%.2f to %.2f)\n",
-        size, rounds, compute_ms, took_ms[rounds / 2], took_ms[0], took_ms[rounds - 1]);
+        size, rounds, compute_ms, median_ms, took_ms[0], took_ms[rounds - 1]);
     return 0;
 }

@@ -6,35 +6,15 @@
  *
  * The arguments: how many allreduces, and the float32 elements of each. Rank 0 prints the medians
  * of the rounds, which take turns. */
+#include "tests/bench/peer.h"
 #include "worker/muster.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ROUNDS = 41, WARM_UP = 5 };
-
-static double now_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
-}
-
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double median(double *values)
-{
-    qsort(values, ROUNDS, sizeof *values, compare);
-    return values[ROUNDS / 2];
-}
 
 static void must(muster_status status)
 {
@@ -78,21 +58,21 @@ static void compare_with_a_row(muster_session *session, const struct buffers *bu
     double once_us[ROUNDS];
     for (int round = -WARM_UP; round < ROUNDS; round++) {
         must(muster_barrier(session, MUSTER_GLOBAL, NULL));
-        double start = now_us();
+        double start = peer_now_us();
         run_in_a_row(session, buffers->in, buffers->out, buffers->calls, buffers->count);
-        double middle = now_us();
+        double middle = peer_now_us();
         must(muster_barrier(session, MUSTER_GLOBAL, NULL));
-        double second = now_us();
+        double second = peer_now_us();
         run_at_once(session, buffers->in, buffers->out, buffers->calls, buffers->count,
                     buffers->operations);
         if (round >= 0) {
             row_us[round] = middle - start;
-            once_us[round] = now_us() - second;
+            once_us[round] = peer_now_us() - second;
         }
     }
     if (muster_rank(session, MUSTER_GLOBAL) == 0) {
-        double row = median(row_us);
-        double once = median(once_us);
+        double row = peer_median(row_us, ROUNDS);
+        double once = peer_median(once_us, ROUNDS);
         (void)printf("%zu allreduces of %zu bytes: in a row %.0f us, at once %.0f us, ratio %.2f\n",
                      buffers->calls, buffers->count * sizeof(float), row, once, row / once);
     }
@@ -105,7 +85,7 @@ static void run_urgent(muster_session *session, const struct buffers *buffers, i
     muster_call_options options;
     muster_call_options_init(&options);
     must(muster_barrier(session, MUSTER_GLOBAL, NULL));
-    double start = now_us();
+    double start = peer_now_us();
     for (size_t i = 0; i < buffers->calls; i++) {
         options.priority = i + 1 < buffers->calls ? 0 : priority;
         must(muster_allreduce_start(session, MUSTER_GLOBAL, buffers->in + i * buffers->count,
@@ -113,11 +93,11 @@ static void run_urgent(muster_session *session, const struct buffers *buffers, i
                                     MUSTER_FLOAT32, MUSTER_SUM, &options, &buffers->operations[i]));
     }
     must(muster_wait(buffers->operations[buffers->calls - 1]));
-    *ret_last_us = now_us() - start;
+    *ret_last_us = peer_now_us() - start;
     for (size_t i = 0; i + 1 < buffers->calls; i++) {
         must(muster_wait(buffers->operations[i]));
     }
-    *ret_all_us = now_us() - start;
+    *ret_all_us = peer_now_us() - start;
 }
 
 static void compare_priorities(muster_session *session, const struct buffers *buffers)
@@ -139,8 +119,9 @@ static void compare_priorities(muster_session *session, const struct buffers *bu
         (void)printf(
             "the last of %zu allreduces of %zu bytes: %.0f us, with a higher priority %.0f us; "
             "all together %.0f and %.0f us\n",
-            buffers->calls, buffers->count * sizeof(float), median(last_us[0]), median(last_us[1]),
-            median(all_us[0]), median(all_us[1]));
+            buffers->calls, buffers->count * sizeof(float), peer_median(last_us[0], ROUNDS),
+            peer_median(last_us[1], ROUNDS), peer_median(all_us[0], ROUNDS),
+            peer_median(all_us[1], ROUNDS));
     }
 }
 

@@ -1,5 +1,5 @@
-/* What the programs that tests/bench/peers and verbs build have in common: how long they run, and
- * the line that they print. For C and C++. */
+/* What programs that measure have in common: clocks, medians; and for those that tests/bench/peers
+ * and verbs build, how long they run, and the line that they print. For C and C++. */
 #ifndef MUSTER_TESTS_BENCH_PEER_H
 #define MUSTER_TESTS_BENCH_PEER_H
 
@@ -10,11 +10,16 @@
 /* As in muster bench: one call (which is checked there), and five warm-up calls. */
 enum { PEER_WARM_UP = 6, PEER_ITERATIONS_MIN = 3 };
 
-static inline double peer_now_us(void)
+static inline double peer_clock_us(clockid_t clock)
 {
     struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    (void)clock_gettime(clock, &now);
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static inline double peer_now_us(void)
+{
+    return peer_clock_us(CLOCK_MONOTONIC);
 }
 
 /* Fewer than `wanted` if the calls are so slow that they would take longer than the limit. */
@@ -48,6 +53,13 @@ static inline int peer_compare(const void *left, const void *right)
     double a = *(const double *)left;
     double b = *(const double *)right;
     return (a > b) - (a < b);
+}
+
+/* Sorts the values. */
+static inline double peer_median(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, peer_compare);
+    return values[count / 2];
 }
 
 /* The times are those of the slowest rank; the fields have the names of `muster bench --json`. */

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "tests/bench/peer.h"
 
 enum { PING_PONG_BYTES_MAX = 4 << 20, PING_PONG_TIMES_MAX = 20000 };
 
@@ -18,20 +19,6 @@ static const struct {
 
 /* Sends the buffer and receives it back, or the other way round. */
 typedef void (*ping_pong_turn)(void *user, char *data, size_t bytes);
-
-static inline double ping_pong_now_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
-}
-
-static inline int ping_pong_compare(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
 
 /* Rank 0 prints the median of half the time of a turn, in microseconds, for each size. */
 static inline void ping_pong_measure(int is_first, ping_pong_turn turn, void *user)
@@ -45,16 +32,15 @@ static inline void ping_pong_measure(int is_first, ping_pong_turn turn, void *us
     for (size_t row = 0; row < sizeof ping_pong_rows / sizeof ping_pong_rows[0]; row++) {
         size_t bytes = ping_pong_rows[row].bytes;
         for (int i = -ping_pong_rows[row].warm_up; i < ping_pong_rows[row].times; i++) {
-            double begin = ping_pong_now_us();
+            double begin = peer_now_us();
             turn(user, data, bytes);
             if (i >= 0) {
-                times[i] = (ping_pong_now_us() - begin) / 2;
+                times[i] = (peer_now_us() - begin) / 2;
             }
         }
         size_t count = (size_t)ping_pong_rows[row].times;
-        qsort(times, count, sizeof *times, ping_pong_compare);
         if (is_first) {
-            (void)printf("%zu bytes: %.2f us\n", bytes, times[count / 2]);
+            (void)printf("%zu bytes: %.2f us\n", bytes, peer_median(times, count));
         }
     }
     free(times);

@@ -8,34 +8,14 @@
  * memory, the tensors with gaps between them, so that both ways use the same pages. Out of place if
  * a second argument is "out". Rank 0 prints the medians of the rounds, in which both ways take
  * turns. */
+#include "tests/bench/peer.h"
 #include "worker/muster.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ROUNDS = 31, WARM_UP = 12, TENSORS_MAX = 1024, GAP = 16 };
-
-static double clock_us(clockid_t clock)
-{
-    struct timespec now;
-    (void)clock_gettime(clock, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
-}
-
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double median(double *values)
-{
-    qsort(values, ROUNDS, sizeof *values, compare);
-    return values[ROUNDS / 2];
-}
 
 static void must(muster_status status)
 {
@@ -110,21 +90,21 @@ static void measure(const struct job *job, void (*run)(const struct job *job), i
                     struct times *times)
 {
     must(muster_barrier(job->session, MUSTER_GLOBAL, NULL));
-    double start_us = clock_us(CLOCK_MONOTONIC);
-    double start_cpu_us = clock_us(CLOCK_PROCESS_CPUTIME_ID);
+    double start_us = peer_clock_us(CLOCK_MONOTONIC);
+    double start_cpu_us = peer_clock_us(CLOCK_PROCESS_CPUTIME_ID);
     run(job);
     if (round >= 0) {
-        times->wall_us[round] = clock_us(CLOCK_MONOTONIC) - start_us;
-        times->cpu_us[round] = clock_us(CLOCK_PROCESS_CPUTIME_ID) - start_cpu_us;
+        times->wall_us[round] = peer_clock_us(CLOCK_MONOTONIC) - start_us;
+        times->cpu_us[round] = peer_clock_us(CLOCK_PROCESS_CPUTIME_ID) - start_cpu_us;
     }
 }
 
 static void print(const struct job *job, struct times *flat, struct times *ranges)
 {
-    double flat_us = median(flat->wall_us);
-    double ranges_us = median(ranges->wall_us);
-    double flat_cpu_us = median(flat->cpu_us);
-    double ranges_cpu_us = median(ranges->cpu_us);
+    double flat_us = peer_median(flat->wall_us, ROUNDS);
+    double ranges_us = peer_median(ranges->wall_us, ROUNDS);
+    double flat_cpu_us = peer_median(flat->cpu_us, ROUNDS);
+    double ranges_cpu_us = peer_median(ranges->cpu_us, ROUNDS);
     (void)printf(
         "%zu elements %s: one buffer %.0f us, %zu ranges %.0f us, ratio %.3f; processor "
         "time %.0f us, %.0f us, ratio %.3f\n",
