@@ -25,6 +25,20 @@ bool muster_compresses(muster_compression compression)
     return compression > MUSTER_COMPRESSION_NONE;
 }
 
+const char *muster_compression_obstacle(enum muster_collective collective, muster_type type,
+                                        muster_op op)
+{
+    bool reduces = collective == MUSTER_ALLREDUCE || collective == MUSTER_REDUCE_SCATTER;
+    if (!reduces && collective != MUSTER_ALLGATHER) {
+        return "only allreduce, reduce_scatter and allgather are compressed";
+    }
+    if (type != MUSTER_FLOAT32) {
+        return "only float32 is compressed";
+    }
+    bool fits = op == MUSTER_SUM || op == MUSTER_AVERAGE || op == MUSTER_MIN || op == MUSTER_MAX;
+    return reduces && !fits ? "only sum, average, min and max are compressed" : NULL;
+}
+
 muster_status muster_compression_check(muster_compression compression,
                                        enum muster_collective collective, muster_type type,
                                        muster_op op)
@@ -33,27 +47,12 @@ muster_status muster_compression_check(muster_compression compression,
         return muster_error_set(MUSTER_INVALID, "there is no compression %u",
                                 (unsigned)compression);
     }
-    if (!muster_compresses(compression)) {
-        return MUSTER_OK;
-    }
-    bool reduces = collective == MUSTER_ALLREDUCE || collective == MUSTER_REDUCE_SCATTER;
-    if (!reduces && collective != MUSTER_ALLGATHER) {
-        return muster_error_set(MUSTER_INVALID,
-                                "compression %s: only allreduce, reduce_scatter and allgather are "
-                                "compressed",
-                                muster_compression_name(compression));
-    }
-    if (type != MUSTER_FLOAT32) {
-        return muster_error_set(MUSTER_INVALID, "compression %s of %s: only float32 is compressed",
-                                muster_compression_name(compression), muster_type_name(type));
-    }
-    if (reduces && op != MUSTER_SUM && op != MUSTER_AVERAGE && op != MUSTER_MIN &&
-        op != MUSTER_MAX) {
-        return muster_error_set(
-            MUSTER_INVALID, "compression %s of %s: only sum, average, min and max are compressed",
-            muster_compression_name(compression), muster_op_name(op));
-    }
-    return MUSTER_OK;
+    const char *obstacle = muster_compression_obstacle(collective, type, op);
+    return !muster_compresses(compression) || obstacle == NULL
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_INVALID, "compression %s of %s, %s: %s",
+                                  muster_compression_name(compression), muster_type_name(type),
+                                  muster_op_name(op), obstacle);
 }
 
 uint32_t muster_pack_elements(muster_compression compression)

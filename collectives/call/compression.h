@@ -39,6 +39,10 @@ MUSTER_CHECKED muster_status muster_compression_parse(const char *name,
 /* Whether elements are encoded: neither "default" nor "none". */
 bool muster_compresses(muster_compression compression);
 
+/* Why calls like this one cannot be compressed; NULL: they can. */
+const char *muster_compression_obstacle(enum muster_collective collective, muster_type type,
+                                        muster_op op);
+
 /* MUSTER_INVALID: there is no such compression, or calls like this one cannot be compressed; the
  * text says which can. */
 MUSTER_CHECKED muster_status muster_compression_check(muster_compression compression,

@@ -8,12 +8,11 @@
 #include "worker/session/operations.h"
 
 /* The session's option is for the calls that can be compressed, and lets the others be. */
-static bool may_be_compressed(const struct muster_request *request, muster_compression compression)
+static bool can_be_compressed(const struct muster_request *request)
 {
     bool varies = request->in_counts != NULL || request->out_counts != NULL;
     return !request->reproducible && !varies &&
-           muster_compression_check(compression, request->collective, request->type, request->op) ==
-               MUSTER_OK;
+           muster_compression_obstacle(request->collective, request->type, request->op) == NULL;
 }
 
 muster_status muster_session_call(struct muster_session *session, muster_scope scope,
@@ -47,8 +46,7 @@ muster_status muster_session_call(struct muster_session *session, muster_scope s
         timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
     }
     request->deadline_ns = muster_clock_after_ms(timeout_ms);
-    if (request->compression == MUSTER_COMPRESSION_DEFAULT &&
-        may_be_compressed(request, session->settings.compression)) {
+    if (request->compression == MUSTER_COMPRESSION_DEFAULT && can_be_compressed(request)) {
         request->compression = session->settings.compression;
     }
     if (form.kind == MUSTER_CALL_BLOCKS) {

@@ -545,10 +545,11 @@ static void calls_that_cannot_be_compressed_are_refused(void **state)
     group_start_flat(&group, GROUP_INPROC, 1);
     struct muster_request request = largest_request(10);
     request.op = MUSTER_PROD;
-    refuse(&group, request, "allreduce: compression int8 of prod: only sum, average, min and max");
+    refuse(&group, request,
+           "allreduce: compression int8 of float32, prod: only sum, average, min and max");
     request = largest_request(10);
     request.type = MUSTER_INT32;
-    refuse(&group, request, "compression int8 of int32: only float32");
+    refuse(&group, request, "compression int8 of int32, max: only float32");
     request = largest_request(10);
     request.collective = MUSTER_BROADCAST;
     refuse(&group, request, "only allreduce, reduce_scatter and allgather");
