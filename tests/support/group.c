@@ -231,6 +231,16 @@ void group_each(struct group *group, group_work work, void *argument)
     }
 }
 
+void group_over_links(uint32_t hosts, const uint32_t *host_sizes, group_work work, void *argument)
+{
+    for (enum group_transport transport = GROUP_INPROC; transport <= GROUP_SHM; transport++) {
+        struct group group;
+        group_start(&group, transport, hosts, host_sizes, NULL);
+        group_each(&group, work, argument);
+        group_finish(&group);
+    }
+}
+
 void group_fail(struct group_member *member, const char *format, ...)
 {
     if (member->failure[0] != '\0') {

@@ -74,6 +74,9 @@ typedef void (*group_work)(struct group_member *member, void *argument);
  * failure that was recorded. */
 void group_each(struct group *group, group_work work, void *argument);
 
+/* The same in a group of its own over each kind of link: inproc, TCP, shared memory. */
+void group_over_links(uint32_t hosts, const uint32_t *host_sizes, group_work work, void *argument);
+
 /* Records a failure; only a member's first one is reported. */
 void group_fail(struct group_member *member, const char *format, ...) MUSTER_PRINTF(2, 3);
 

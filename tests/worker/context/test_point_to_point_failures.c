@@ -71,12 +71,7 @@ static void misfit(struct group_member *member, void *argument)
 static void a_message_that_does_not_fit_fails_on_both_sides(void **state)
 {
     (void)state;
-    for (enum group_transport transport = GROUP_INPROC; transport <= GROUP_SHM; transport++) {
-        struct group group;
-        group_start(&group, transport, 2, hosts, NULL);
-        group_each(&group, misfit, NULL);
-        group_finish(&group);
-    }
+    group_over_links(2, hosts, misfit, NULL);
 }
 
 static void give_bad_arguments(struct group_member *member, void *argument)
@@ -136,12 +131,7 @@ static void miss_the_deadline(struct group_member *member, void *argument)
 static void a_deadline_ends_all_messages_of_the_context(void **state)
 {
     (void)state;
-    for (enum group_transport transport = GROUP_INPROC; transport <= GROUP_SHM; transport++) {
-        struct group group;
-        group_start(&group, transport, 2, hosts, NULL);
-        group_each(&group, miss_the_deadline, NULL);
-        group_finish(&group);
-    }
+    group_over_links(2, hosts, miss_the_deadline, NULL);
 }
 
 /* After an exchange, so that links are open, the last member dies; the others wait for it with a
@@ -195,12 +185,7 @@ static void lose_a_member(struct group_member *member, void *argument)
 static void a_death_ends_sends_and_receives_that_wait_for_it(void **state)
 {
     (void)state;
-    for (enum group_transport transport = GROUP_INPROC; transport <= GROUP_SHM; transport++) {
-        struct group group;
-        group_start(&group, transport, 2, hosts, NULL);
-        group_each(&group, lose_a_member, NULL);
-        group_finish(&group);
-    }
+    group_over_links(2, hosts, lose_a_member, NULL);
 }
 
 /* Stands in for the service: revokes the generation on all members. */

@@ -403,12 +403,7 @@ static void lose_a_member(struct group_member *member, void *argument)
 static void test_a_death_ends_all_calls_in_flight(void **state)
 {
     (void)state;
-    for (enum group_transport transport = GROUP_INPROC; transport <= GROUP_SHM; transport++) {
-        struct group group;
-        group_start(&group, transport, 2, hosts, NULL);
-        group_each(&group, lose_a_member, NULL);
-        group_finish(&group);
-    }
+    group_over_links(2, hosts, lose_a_member, NULL);
 }
 
 /* Member 1 starts a call of another count, and then all a call of the same. */

@@ -55,17 +55,21 @@ static void revoke_at_one_end(struct group_member *member, void *argument)
     wait_for_end(member, "rank 0: a reason");
 }
 
+static void run_in_a_chain(group_work work)
+{
+    for (enum group_transport transport = GROUP_INPROC; transport <= GROUP_SHM; transport++) {
+        struct group group;
+        group_start_flat(&group, transport, SIZE);
+        group_each(&group, link_neighbours, NULL);
+        group_each(&group, work, NULL);
+        group_finish(&group);
+    }
+}
+
 static void all_members_of_a_chain_are_told(void **state)
 {
     (void)state;
-    static const enum group_transport transports[] = {GROUP_INPROC, GROUP_TCP, GROUP_SHM};
-    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) {
-        struct group group;
-        group_start_flat(&group, transports[i], SIZE);
-        group_each(&group, link_neighbours, NULL);
-        group_each(&group, revoke_at_one_end, NULL);
-        group_finish(&group);
-    }
+    run_in_a_chain(revoke_at_one_end);
 }
 
 /* The members between the two ends are in the caller's code: their thread has ended. */
@@ -85,14 +89,7 @@ static void wait_at_the_ends(struct group_member *member, void *argument)
 static void members_that_compute_pass_it_on(void **state)
 {
     (void)state;
-    static const enum group_transport transports[] = {GROUP_INPROC, GROUP_TCP, GROUP_SHM};
-    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) {
-        struct group group;
-        group_start_flat(&group, transports[i], SIZE);
-        group_each(&group, link_neighbours, NULL);
-        group_each(&group, wait_at_the_ends, NULL);
-        group_finish(&group);
-    }
+    run_in_a_chain(wait_at_the_ends);
 }
 
 /* Member 1 is in the next generation already when member 0 revokes the old one. What member 0 sends
