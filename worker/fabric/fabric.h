@@ -14,12 +14,11 @@
  * waiting threads, the leader, drives the progress of all transfers, whoever posted them. While no
  * thread waits, only the kernel and the peers make progress.
  *
- * Only functions that say so block. One exception: where no device can read memory of a device, the
- * function that moves the data waits for a copy by CUDA.
+ * Only functions that say so block. One exception: where an RDMA device cannot read the memory of
+ * another device, the function that moves the data waits until that device has copied them.
  *
- * May use: worker/base, trace and memory, device/cuda, call.h and range_list.h of
- * collectives/call. May not know:
- * schedules, contexts, sessions.
+ * May use: worker/base, trace and memory, device/devices.h, call.h and range_list.h of
+ * collectives/call. May not know: schedules, contexts, sessions.
  */
 #ifndef MUSTER_WORKER_FABRIC_FABRIC_H
 #define MUSTER_WORKER_FABRIC_FABRIC_H
@@ -211,7 +210,7 @@ void muster_fabric_revoke(struct muster_fabric *fabric, uint64_t generation, con
 
 /* The same, and all other members are told: those with an open link to this one, who pass it on to
  * those with open links to them. What they are told begins with this member's rank. Sent by the
- * time that this returns, unless a link is congested; then by the next one who waits, or by the
+ * time that this returns, unless a link is congested; then by the next thread that waits, or by the
  * fabric's end. */
 void muster_fabric_revoke_for_all(struct muster_fabric *fabric, uint64_t generation,
                                   const char *reason);

@@ -441,8 +441,8 @@ void muster_fabric_revoked_by_peer(struct muster_fabric *fabric, uint64_t genera
 
 /* Progress ------------------------------------------------------------------------------------- */
 
-/* Sends the frames of a revocation, as no thread may wait any more: a thread that has no leader
- * beside it, and is none. */
+/* Sends the frames of a revocation, for which no thread may be waiting any more. Does nothing if
+ * there is a leader, which sends them. */
 void muster_progress_tell(struct muster_fabric *fabric);
 
 /* Wakes the leader. Any thread, with or without locks. */

@@ -7,8 +7,8 @@
  * frame is an ABORT whose operation stands for all operations of the generation; one of an older
  * generation than the present one is dropped.
  *
- * Its waits end with the revocation, so that no thread is left to send the frames. Therefore the
- * last leader sends them before it returns, and one who revokes does it where there is no leader.
+ * All waits end with the revocation, so no thread may be left to send the frames. Therefore the
+ * last leader sends them before it returns, and where there is no leader, the thread that revokes.
  */
 #include <stdio.h>
 

@@ -27,8 +27,8 @@ struct muster_registration {
     struct muster_registration *prev, *next; /* in idle or held */
 };
 
-/* A block of one memory: the id of an allocation of muster_alloc(), of a GPU allocation, or 0 in
- * both. */
+/* A block of one memory: the id of an allocation of muster_alloc(), that of an allocation
+ * of another device, or 0 in both. */
 struct key {
     uint64_t begin;
     uint64_t allocation;
@@ -47,7 +47,7 @@ struct muster_registrations {
     uintptr_t page_bytes;
     uint64_t freed_count;    /* muster_allocation_freed_count() at the last check */
     uint64_t unmap_position; /* up to which unmapped ranges were handled */
-    uint64_t last_memory;    /* id of the GPU allocation registered last */
+    uint64_t last_memory;    /* id of the device allocation registered last */
     struct block *blocks;
     struct muster_registration *idle; /* least recently held first */
     struct muster_registration *held;
@@ -201,8 +201,8 @@ static void invalidate_freed_allocations(struct muster_registrations *registrati
     }
 }
 
-/* Checks all GPU registrations when memory of another allocation is requested: an earlier one may
- * have been freed. */
+/* Checks all registrations of device memory when memory of another allocation is requested: an
+ * earlier one may have been freed. */
 static void invalidate_freed_device_memory(struct muster_registrations *registrations,
                                            const struct request *request)
 {
@@ -247,8 +247,8 @@ static uintptr_t smaller_of(uintptr_t a, uintptr_t b)
     return a < b ? a : b;
 }
 
-/* An allocation of muster_alloc() or of a GPU may be used as a whole, whatever the usable range
- * is. */
+/* An allocation of muster_alloc() or of another device may be used as a whole, whatever the usable
+ * range is. */
 static struct request make_request(const struct muster_registrations *registrations,
                                    const void *data, size_t size_bytes,
                                    struct muster_usable_range usable)
@@ -404,8 +404,8 @@ static bool is_contained(const struct request *request)
 }
 
 /* What has changed is invalidated before the search: freed allocations, and unmapped ranges for
- * memory that could be watched. GPU memory is checked only before a registration, because the check
- * calls the driver. */
+ * memory that could be watched. Memory of another device is checked only before a registration,
+ * because the check calls its driver. */
 struct muster_registration *muster_registrations_hold(struct muster_registrations *registrations,
                                                       const void *data, size_t size_bytes,
                                                       struct muster_usable_range usable,

@@ -7,15 +7,15 @@
  *   of muster_alloc()              the allocation        until it is freed
  *   any other, watched             the usable range      until it is unmapped (unmap_watch.h)
  *   any other, not watched         the usable range      until muster_registrations_end()
- *   of a GPU                       its allocation        as long as that has the same id; where it
+ *   of another device              its allocation        as long as that has the same id; where it
  *                                                        has none, until muster_registrations_end()
  *
  * and only while there is room: the least recently held registrations are evicted first.
  *
  * A caller overlaps registration with sending: it holds the next block while this one is sent.
  *
- * Freed memory stays registered, and so pinned, until the next hold notices that it was freed; GPU
- * memory until memory of another allocation is registered.
+ * Freed memory stays registered, and so pinned, until the next hold notices that it was freed;
+ * memory of another device until memory of another allocation is registered.
  *
  * Pure except for questions about memory (allocation_registry.h, devices.h, and the given watch):
  * no sockets, clocks, devices. Threads: all calls for one object under one lock, the fabric's.
@@ -39,8 +39,8 @@ enum {
  * destroyed. */
 struct muster_registrar {
     void *device;
-    /* Whole pages of GPU memory or (memory is NULL) host memory. NULL: errno says why; after ENOMEM
-     * it is called again when something was evicted. */
+    /* Whole pages of this memory of another device, or of the host if memory is NULL. NULL: errno
+     * says why; after ENOMEM it is called again when something was evicted. */
     void *(*add)(void *device, const struct muster_device_memory *memory, void *base,
                  size_t size_bytes);
     void (*remove)(void *device, void *handle);
@@ -86,7 +86,7 @@ void muster_registrations_destroy(struct muster_registrations *registrations);
  * the device takes to register a block.
  *
  * NULL: the memory cannot be registered now (no room and everything else is held, the device
- * refuses, or the bytes are not within one GPU allocation); the caller copies instead. The caller
+ * refuses, or the bytes are not within one allocation); the caller copies instead. The caller
  * releases each registration once per call.
  */
 struct muster_registration *muster_registrations_hold(struct muster_registrations *registrations,

@@ -1,9 +1,9 @@
 /*
  * Sends frames. A small frame is copied into a send slot, and the device sends it into a receive
  * slot of the peer. Of a large frame only the header is copied: the device reads the payload from
- * the user's memory, which is registered for that, and writes both into a segment of the peer. GPU
- * memory is sent like large frames, whatever the size; if it cannot be registered, CUDA copies it
- * into slots.
+ * the user's memory, which is registered for that, and writes both into a segment of the peer.
+ * Memory of another device is sent like large frames, whatever the size; if it cannot be
+ * registered, that device copies it into slots.
  *
  * wire/bundle.h numbers the frames and finds those that another path has to retransmit; the peer
  * drops duplicates.
@@ -281,7 +281,7 @@ static void complete_frame(struct muster_verbs_link *end, uint64_t number)
     muster_match_sent(&end->match, &frame);
 }
 
-/* The payload cannot be copied from the GPU: the transfer fails, and its operation will be
+/* The payload cannot be copied from its device: the transfer fails, and its operation will be
  * withdrawn. */
 static bool fail_transfer(struct muster_verbs_link *end, struct muster_transfer *transfer)
 {
@@ -292,7 +292,7 @@ static bool fail_transfer(struct muster_verbs_link *end, struct muster_transfer 
     return false;
 }
 
-/* Copies the next bytes from the GPU into the next send slot. */
+/* Copies the next bytes from their device into the next send slot. */
 static bool copy_from_device(const struct muster_verbs_path *path,
                              const struct muster_transfer *transfer, const unsigned char *data,
                              uint32_t size)
@@ -335,10 +335,10 @@ static void set_direct(struct muster_outgoing *frame, const struct next_payload 
 }
 
 /* Sends a whole message, or a segment of one. The device reads the payload from registered memory
- * if it is large or in a GPU; a payload that is small, or cannot be registered, is copied into a
- * slot. A message that lies in ranges is cut where a large one ends; small ones are copied into one
- * slot. *large_count counts the frames that a device reads. False: there is nothing to send, or no
- * room. */
+ * if it is large or on another device; a payload that is small, or cannot be registered, is copied
+ * into a slot. A message that lies in ranges is cut where a large one ends; small ones are copied
+ * into one slot. *large_count counts the frames that a device reads. False: there is nothing to
+ * send, or no room. */
 static bool send_data(struct muster_verbs_link *end, uint32_t *large_count)
 {
     struct muster_match *match = &end->match;
