@@ -83,6 +83,7 @@ static void print_flags(const struct muster_call *here, const struct muster_call
 
 /* All flags but the one that the library sets itself. */
 enum { ASKED = (uint8_t)~MUSTER_CALL_TUNED };
+
 /* "a set of 2 members (checksum 0a1b2c3d)" */
 static void print_set(const struct muster_call *call, char *ret_text, size_t size)
 {

@@ -22,10 +22,10 @@ struct muster_call {
     uint8_t collective; /* enum muster_collective */
     uint8_t type;       /* muster_type */
     uint8_t op;         /* muster_op; 0 where the collective does not reduce */
-    uint8_t flags;      /* MUSTER_CALL_ORDERED and the others */
+    uint8_t flags;      /* the above, MUSTER_CALL_ORDERED to MUSTER_CALL_SET */
     uint8_t inputs;     /* of an average: buffers that each member reduces to one first; else 0 */
     uint32_t algorithm; /* its number: see collectives/algorithms/algorithm.h */
-    uint32_t root;      /* 0 if the collective has none */
+    uint32_t root;      /* 0 if the collective has none; of a point-to-point message the tag */
     uint64_t count;     /* the caller's count, elements; or MUSTER_CALL_LISTED with a checksum */
     double prescale, postscale; /* 1: no scaling; 0 where nothing is reduced */
 };
