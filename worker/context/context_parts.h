@@ -5,18 +5,20 @@
  *   find_operation.c        from a request to its operation, cached or new
  *   caller_order.c          ranks as the callers number them, where hosts are mixed
  *   algorithm_choice.c      which algorithm, where none is named
+ *   compression_choice.c    whether a call is compressed
  *   cached_operations.c     the cache
  *   launch.c                runs an operation on the buffers of a request
  *   local_work.c            what a rank does alone before and after that
  *   ranges.c                calls on several ranges
  *   device_staging.c        buffers that are memory of a device
- *   shared_memory_setup.c   creates that memory, by collectives of the context
+ *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
  *   autotune.c              calls that try algorithms
  *   started_calls.c         calls in flight
- *   point_to_point.c        messages, matched by message_matching.c
+ *   point_to_point.c        messages, matched by message_matching.c: posted and ended
+ *   message_arrivals.c      messages that come in
  *   message_calls.c         sends and receives, blocking or in flight
  *
- * Private to the context. May use: executor.h, collectives, base.
+ * Private to the context. May use: executor, device, collectives, base.
  */
 #ifndef MUSTER_WORKER_CONTEXT_CONTEXT_PARTS_H
 #define MUSTER_WORKER_CONTEXT_CONTEXT_PARTS_H

@@ -1,11 +1,11 @@
 /*
  * Calls whose buffers are memory of a device, which the CPU must not touch. There are two ways:
  *
- * - Direct: the links read the device's memory (RDMA), and the executor copies arriving data into
- * it. For calls that run by messages and have one input that is not scaled, once all links of the
- *   operation are open.
- * - Staged: the call uses memory of the host in place of the device's. The input is copied
- *   to it before the call, and the output is copied back after it. For all other calls.
+ * - Direct: the links read the device's memory (RDMA), and the device copies arriving data into
+ *   it. For calls that run by messages and have one input, which is neither scaled, copied in
+ *   another order nor compressed, once all links of the operation are open.
+ * - Staged: the call uses memory of the host in place of the device's. The input is copied to it
+ *   before the call, and the output is copied back after it. For all other calls.
  *
  * Each rank chooses by itself: the algorithm and the messages are the same either way, and the same
  * as for memory of the host.

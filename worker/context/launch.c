@@ -1,7 +1,6 @@
 /*
  * Launches the operation of a request: gives it a number, prepares its input, runs it, finishes its
- * output, and returns the status with an error text that
- * names the call.
+ * output, and returns the status with an error text that names the call.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -150,11 +149,10 @@ static muster_status launch_with(struct muster_context *context,
     return MUSTER_OK;
 }
 
-/* Memory of a device ------------------------------------------------------------------------------
- */
+/* Memory of a device --------------------------------------------------------------------------- */
 
-/* One input that needs no scaling and no copy in another order, over links that read memory of a
- * device. */
+/* One input that is neither scaled, copied in another order nor compressed, over links that read
+ * memory of a device. */
 static bool may_be_direct(const struct muster_context *context,
                           const struct muster_request *request,
                           const struct muster_cached_operation *cached)

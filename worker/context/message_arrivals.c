@@ -152,7 +152,7 @@ void muster_messages_deliver(struct muster_point_to_point *messages, uint32_t so
 /* The listener ----------------------------------------------------------------------------------
  */
 
-/* All receives that wait for messages end. */
+/* The waiting receives that name this source, which may be MUSTER_ANY_SOURCE, end. */
 static void finish_waiting(struct muster_point_to_point *messages, uint32_t source,
                            muster_status status, const char *text)
 {

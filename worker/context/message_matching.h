@@ -7,10 +7,11 @@
  * which is that of their numbers, whatever the order in which they come in: one that comes too
  * early waits until those before it have come.
  *
- *   a message    comes in before others of its source       early
- *                comes in, or those before it have come     matched, if a receive fits; else
- * arrived a receive    posted                                     matched, if a message has arrived
- * that fits; else waiting
+ *   a message   comes in before earlier ones of its source     early
+ *               comes in, or those before it have come         matched, if a receive fits;
+ *                                                              else arrived
+ *   a receive   is posted                                      matched, if a message has arrived
+ *                                                              that fits; else waiting
  *
  * The lists link the caller's records, which must stay while they are in a list. A search takes
  * time in proportion to the length of its list.
