@@ -9,6 +9,7 @@
  *   cached_operations.c     the cache
  *   launch.c                runs an operation on the buffers of a request
  *   local_work.c            what a rank does alone before and after that
+ *   scratch.c               memory that a launch needs, kept for the next one
  *   ranges.c                calls on several ranges
  *   device_staging.c        buffers that are memory of a device
  *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
@@ -33,6 +34,7 @@
 #include "worker/context/context.h"
 #include "worker/context/device_staging.h"
 #include "worker/context/point_to_point.h"
+#include "worker/context/scratch.h"
 #include "worker/context/started_calls.h"
 #include "worker/device/host/group_memory.h"
 #include "worker/executor/executor_group.h"
@@ -42,12 +44,6 @@ struct muster_context_memory {
     struct muster_group_memory *memory; /* owned; NULL: there is none */
     struct muster_memory_reach reach;
     struct muster_operation_group group; /* performs group steps in it */
-};
-
-/* Memory of one launch at a time; kept for the next one. */
-struct muster_scratch {
-    void *memory; /* owned */
-    uint64_t size_bytes;
 };
 
 struct muster_context {
@@ -77,7 +73,7 @@ struct muster_context {
     bool tunes;
     struct muster_tuning tuning;
     struct muster_scratch scratch;
-    struct muster_staging staging;
+    struct muster_scratch staging;       /* of calls on memory of a device */
     struct muster_bound_ranges ranges;   /* of the present call */
     struct muster_context_memory shared; /* shared.memory is NULL where the ranks share none */
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */

@@ -1,15 +1,12 @@
 /* Calls on memory of a device: finds it, and copies between it and memory of the host. */
 #include "worker/context/device_staging.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "collectives/reduce/reduce.h"
 #include "worker/base/status.h"
 #include "worker/device/devices.h"
 #include "worker/trace/timeline.h"
-
-enum { ALIGNMENT = 64 }; /* a cache line */
 
 static uint32_t buffers_of(const struct muster_request *request)
 {
@@ -44,21 +41,6 @@ bool muster_request_is_on_device(const struct muster_request *request)
         }
     }
     return false;
-}
-
-static muster_status reserve(struct muster_staging *staging, uint64_t size_bytes)
-{
-    void *memory = NULL;
-    if (size_bytes <= staging->size_bytes) {
-        return MUSTER_OK;
-    }
-    if (posix_memalign(&memory, ALIGNMENT, size_bytes) != 0) {
-        return muster_error_set(MUSTER_FATAL, "no memory to stage %llu bytes of a device's memory",
-                                (unsigned long long)size_bytes);
-    }
-    free(staging->memory);
-    *staging = (struct muster_staging){.memory = memory, .size_bytes = size_bytes};
-    return MUSTER_OK;
 }
 
 /* Direct -------------------------------------------------------------------------------------- */
@@ -96,11 +78,6 @@ muster_status muster_device_call_finish(const struct muster_launch *launch)
 
 /* Laying out ---------------------------------------------------------------------------------- */
 
-static uint64_t aligned(uint64_t size_bytes)
-{
-    return (size_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 /* Places the pair in the staging memory from `offset` on, and returns where it ends. Buffers that
  * overlap do so in the same way there. */
 static uint64_t lay_out(struct muster_device_call *call, uint32_t index, uint64_t offset)
@@ -120,10 +97,10 @@ static uint64_t lay_out(struct muster_device_call *call, uint32_t index, uint64_
         uint64_t out_end = out + call->out_bytes - first;
         pair->in_offset += in - first;
         pair->out_offset += out - first;
-        return offset + aligned(in_end > out_end ? in_end : out_end);
+        return offset + muster_scratch_aligned(in_end > out_end ? in_end : out_end);
     }
-    pair->out_offset += pair->in_on_device ? aligned(call->in_bytes) : 0;
-    return pair->out_offset + (pair->out_on_device ? aligned(call->out_bytes) : 0);
+    pair->out_offset += pair->in_on_device ? muster_scratch_aligned(call->in_bytes) : 0;
+    return pair->out_offset + (pair->out_on_device ? muster_scratch_aligned(call->out_bytes) : 0);
 }
 
 static void make_request(struct muster_device_call *call, char *memory)
@@ -157,13 +134,13 @@ static muster_status copy(const struct muster_device_call *call,
 }
 
 /* A broadcast reads and writes its output buffer. */
-static muster_status begin_staged(struct muster_device_call *call, struct muster_staging *staging)
+static muster_status begin_staged(struct muster_device_call *call, struct muster_scratch *staging)
 {
     uint64_t end = 0;
     for (uint32_t i = 0; i < call->count; i++) {
         end = lay_out(call, i, end);
     }
-    TRY(reserve(staging, end));
+    TRY(muster_scratch_reserve(staging, end));
     make_request(call, staging->memory);
     for (uint32_t i = 0; i < call->count; i++) {
         const struct muster_device_pair *pair = &call->pairs[i];
@@ -180,7 +157,7 @@ static muster_status begin_staged(struct muster_device_call *call, struct muster
 }
 
 muster_status muster_device_call_begin(struct muster_device_call *call,
-                                       struct muster_staging *staging,
+                                       struct muster_scratch *staging,
                                        const struct muster_request *request,
                                        const struct muster_launch *launch)
 {

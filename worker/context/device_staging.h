@@ -16,15 +16,10 @@
 #define MUSTER_WORKER_CONTEXT_DEVICE_STAGING_H
 
 #include "collectives/call/request.h"
+#include "worker/context/scratch.h"
 #include "worker/device/device.h"
 
 struct muster_timeline;
-
-/* Memory of the host for staged calls; it is reused by later calls. */
-struct muster_staging {
-    char *memory; /* free() it */
-    uint64_t size_bytes;
-};
 
 /* An input and an output buffer: which are memory of a device, and their offsets in the staging
  * memory. */
@@ -51,11 +46,12 @@ struct muster_device_call {
 /* Whether any buffer of the request is memory of a device. */
 bool muster_request_is_on_device(const struct muster_request *request);
 
-/* Fills the rest of `call`, in which `direct` and `timeline` are set. A direct call waits for the
- * work that the program has put on the default stream; a staged call copies its input. Only the
- * shared part of `launch` is read. MUSTER_FATAL: no memory, or the device's name of the error. */
+/* staging: memory of the host for staged calls. Fills the rest of `call`, in which `direct` and
+ * `timeline` are set. A direct call waits for the work that the program has put on the default
+ * stream; a staged call copies its input. Only the shared part of `launch` is read. MUSTER_FATAL:
+ * no memory, or the device's name of the error. */
 MUSTER_CHECKED muster_status muster_device_call_begin(struct muster_device_call *call,
-                                                      struct muster_staging *staging,
+                                                      struct muster_scratch *staging,
                                                       const struct muster_request *request,
                                                       const struct muster_launch *launch);
 

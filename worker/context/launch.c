@@ -10,28 +10,6 @@
 #include "worker/context/local_work.h"
 #include "worker/trace/timeline.h"
 
-enum { SCRATCH_ALIGNMENT = 64 }; /* a cache line */
-
-static muster_status reserve(struct muster_scratch *scratch, uint64_t size_bytes)
-{
-    if (size_bytes <= scratch->size_bytes) {
-        return MUSTER_OK;
-    }
-    void *memory = NULL;
-    if (posix_memalign(&memory, SCRATCH_ALIGNMENT, size_bytes) != 0) {
-        return muster_error_set(MUSTER_FATAL, "no memory for %llu bytes of scratch",
-                                (unsigned long long)size_bytes);
-    }
-    free(scratch->memory);
-    *scratch = (struct muster_scratch){.memory = memory, .size_bytes = size_bytes};
-    return MUSTER_OK;
-}
-
-static uint64_t aligned(uint64_t size_bytes)
-{
-    return (size_bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
-}
-
 void muster_context_trace(const struct muster_context *context, const struct muster_launch *launch,
                           int64_t started_ns)
 {
@@ -59,8 +37,8 @@ muster_status muster_context_prepare(const struct muster_context *context,
                                      struct muster_launch *ret_launch)
 {
     struct muster_launch *launch = ret_launch;
-    uint64_t scratch_bytes = aligned(cached->scratch_bytes);
-    uint64_t packs_bytes = aligned(cached->packs_bytes);
+    uint64_t scratch_bytes = muster_scratch_aligned(cached->scratch_bytes);
+    uint64_t packs_bytes = muster_scratch_aligned(cached->packs_bytes);
     *launch = cached->launch;
     launch->generation = context->generation;
     launch->context = context->number;
@@ -71,11 +49,11 @@ muster_status muster_context_prepare(const struct muster_context *context,
         launch->call.prescale = launch->reduction.prescale;
         launch->call.postscale = launch->reduction.postscale;
     }
-    TRY(reserve(scratch,
-                scratch_bytes + packs_bytes +
-                    muster_local_scratch_bytes(request, &cached->order_of_blocks, launch)));
+    TRY(muster_scratch_reserve(
+        scratch, scratch_bytes + packs_bytes +
+                     muster_local_scratch_bytes(request, &cached->order_of_blocks, launch)));
     launch->scratch = scratch->memory;
-    launch->packs = (char *)scratch->memory + scratch_bytes;
+    launch->packs = scratch->memory + scratch_bytes;
     muster_local_begin(request, &cached->order_of_blocks, (char *)launch->packs + packs_bytes,
                        launch);
     return MUSTER_OK;

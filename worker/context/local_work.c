@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "collectives/reduce/reduce.h"
+#include "worker/context/scratch.h"
 
 struct muster_reduction muster_local_reduction(const struct muster_request *request)
 {
@@ -32,13 +33,6 @@ static bool gathers_in_output(const struct muster_launch *launch)
 }
 
 /* Copies in another order ---------------------------------------------------------------------- */
-
-enum { COPY_ALIGNMENT = 64 }; /* a cache line */
-
-static uint64_t aligned(uint64_t size_bytes)
-{
-    return (size_bytes + COPY_ALIGNMENT - 1) / COPY_ALIGNMENT * COPY_ALIGNMENT;
-}
 
 /* The elements that one copy moves: a block, and those that follow it on both sides. */
 struct copied_run {
@@ -107,7 +101,9 @@ uint64_t muster_local_scratch_bytes(const struct muster_request *request,
                                     const struct muster_launch *launch)
 {
     uint64_t input_bytes = input_scratch_bytes(request, order, launch);
-    return order->output.blocks == 0 ? input_bytes : aligned(input_bytes) + launch->sizes.out_bytes;
+    return order->output.blocks == 0
+               ? input_bytes
+               : muster_scratch_aligned(input_bytes) + launch->sizes.out_bytes;
 }
 
 /* Scales the input to the place, part by part. */
@@ -141,7 +137,8 @@ void muster_local_begin(const struct muster_request *request,
         return;
     }
     if (order->output.blocks > 0) {
-        launch->out = (char *)scratch + aligned(input_scratch_bytes(request, order, launch));
+        launch->out =
+            (char *)scratch + muster_scratch_aligned(input_scratch_bytes(request, order, launch));
     }
     if (order->input.blocks > 0) {
         gather_in_order(request, launch, &order->input, scratch);
