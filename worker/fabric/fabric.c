@@ -6,6 +6,7 @@
 #include "worker/base/cores.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
+#include "worker/fabric/link_presence.h"
 #include "worker/fabric/transports.h"
 #include "worker/trace/timeline.h"
 
@@ -60,6 +61,8 @@ muster_status muster_fabric_create(const struct muster_fabric_options *options,
     fabric->segment_bytes = options->segment_bytes != 0 ? options->segment_bytes : UINT32_MAX;
     fabric->timeline = options->timeline;
     fabric->loss_revokes = options->loss_revokes;
+    fabric->quiet_ms = options->quiet_ms;
+    fabric->look_at_links = muster_link_presence_timers;
     (void)snprintf(fabric->first_address, sizeof fabric->first_address, "%s",
                    options->first_address != NULL ? options->first_address : "");
     muster_status status = muster_progress_init(fabric);
@@ -80,6 +83,7 @@ muster_status muster_fabric_create(const struct muster_fabric_options *options,
 static void close_link(struct muster_link *link)
 {
     struct muster_transfer_list sends = {0};
+    muster_link_presence_end(link);
     if (link->end != NULL) {
         link->ops->close(link, &sends);
     }

@@ -155,6 +155,9 @@ struct muster_fabric_options {
     /* There is no service that would tell the members of a death: a link that is lost revokes the
      * generation, as by muster_fabric_revoke_for_all(). */
     bool loss_revokes;
+    /* For tests: after how long without a sign of a member that keeps this one waiting its port is
+     * dialled; the other times of address/presence.h scale with it. 0: MUSTER_PRESENCE_QUIET_MS. */
+    uint32_t quiet_ms;
 };
 
 /* Starts listening. MUSTER_INVALID: an address is not numeric or not one of this machine, no port

@@ -201,8 +201,8 @@ static void progress_marked(struct muster_fabric *fabric)
 
 static int64_t run_timers(struct muster_fabric *fabric)
 {
-    int64_t due_ns = MUSTER_NEVER;
     int64_t now_ns = muster_clock_ns();
+    int64_t due_ns = fabric->look_at_links(fabric, now_ns);
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         int64_t next_ns = fabric->transports[i].ops->timers(fabric->transports[i].self, now_ns);
         due_ns = next_ns < due_ns ? next_ns : due_ns;

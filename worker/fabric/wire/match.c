@@ -399,6 +399,7 @@ void muster_match_sent(struct muster_match *match, const struct muster_outgoing 
     if (transfer == NULL) {
         return;
     }
+    match->link->activity++;
     muster_link_add_part(match->link, transfer,
                          (struct muster_link_part){MUSTER_TIMELINE_SEND_SEGMENT,
                                                    outgoing->started_ns, transfer->moved_bytes,

@@ -119,6 +119,7 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
         return muster_error_set(MUSTER_INVALID, "credit for more than was sent");
     }
     TRY(check_get_frames(match, frame));
+    match->link->activity++;
     match->eager_out_bytes -= frame->credit;
     arrival->frame = *frame;
     arrival->started_ns = muster_link_clock(match->link);
