@@ -206,8 +206,11 @@ typedef struct muster_options {
     const char *algorithm;
     /* MUSTER_JOIN_TIMEOUT_MS: how long joining may take. Default: 60,000. */
     uint32_t join_timeout_ms;
-    /* MUSTER_CALL_TIMEOUT_MS: how long a collective may take. One that takes longer reports the
-     * member that it waits for to the service, and returns MUSTER_REJOIN. Default: 60,000. */
+    /* MUSTER_CALL_TIMEOUT_MS: how long a collective may keep its caller waiting while the members
+     * that it waits for are there: they run, compute or are stopped. One that takes longer reports
+     * the member that it waits for to the service, and returns MUSTER_REJOIN (MUSTER_ENDED without
+     * a service). A member whose process is gone or that is cut off ends it within seconds, at most
+     * a minute, whatever this says. Default: 600,000. */
     uint32_t call_timeout_ms;
     /* MUSTER_LEAVE_ON_SIGTERM: SIGTERM, if it has its default action, becomes a planned leave at
      * the next commit. Default: 1. */
