@@ -371,9 +371,10 @@ MUSTER_API uint64_t muster_generation(const muster_session *session);
  * time. Blocks until all members have created it.
  *
  * Errors: MUSTER_INVALID (a bad name or list; the name is in use; or the members disagree about the
- * list: the error has the sizes and checksums of both lists, and all members that take part get it,
- * those with another list, too), MUSTER_REJOIN (a member died, left, or did not create the set
- * within call_timeout_ms), MUSTER_ENDED, MUSTER_FATAL. */
+ * list: the error names two of them, and a member that only one of the two lists has, or the first
+ * place at which they differ; all members that take part get it, those with another list, too),
+ * MUSTER_REJOIN (a member died, left, or did not create the set within call_timeout_ms),
+ * MUSTER_ENDED, MUSTER_FATAL. */
 MUSTER_STATUS muster_process_set(muster_session *session, const char *name, const uint32_t *members,
                                  size_t count, muster_scope *ret_scope);
 
