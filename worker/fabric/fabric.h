@@ -256,8 +256,9 @@ MUSTER_CHECKED muster_status muster_fabric_wait(struct muster_fabric *fabric, ui
                                                 const bool *finished, int64_t deadline_ns);
 
 /* The same for the transfers of one operation, the one of the key. After 50 ms the members that it
- * waits for are sent the operation's signature, and again after twice the time: members that call
- * the operation with different arguments could otherwise all wait for each other. */
+ * waits for are sent the operation's signature, and again after twice the time, at least every 10
+ * s: members that call the operation with different arguments could otherwise all wait for each
+ * other, and a link of RDMA notices the end of a host only when it sends. */
 MUSTER_CHECKED muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
                                                    const struct muster_message_key *operation,
                                                    const bool *finished, int64_t deadline_ns);
