@@ -26,6 +26,9 @@ enum {
         50 * 1000 * 1000, /* of a wait, until it sends its signature to the peers */
 };
 
+/* RDMA finds out that a peer is cut off when it sends something: here at the latest. */
+static const int64_t signatures_delay_max_ns = 10 * (int64_t)MUSTER_NS_PER_S;
+
 struct muster_waiter {
     const bool *finished;
     uint64_t generation;
@@ -201,8 +204,8 @@ static void progress_marked(struct muster_fabric *fabric)
 
 static int64_t run_timers(struct muster_fabric *fabric)
 {
-    int64_t due_ns = MUSTER_NEVER;
     int64_t now_ns = muster_clock_ns();
+    int64_t due_ns = fabric->look_at_links(fabric, now_ns);
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         int64_t next_ns = fabric->transports[i].ops->timers(fabric->transports[i].self, now_ns);
         due_ns = next_ns < due_ns ? next_ns : due_ns;
@@ -434,8 +437,8 @@ static void send_signatures(struct muster_fabric *fabric,
     }
 }
 
-/* Sends signatures after SIGNATURES_DELAY_NS, and again after twice the time. Returns when to be
- * called again. */
+/* Sends signatures after SIGNATURES_DELAY_NS, and again after twice the time, up to 10 s. Returns
+ * when to be called again. */
 static int64_t send_signatures_when_due(struct muster_fabric *fabric, struct muster_waiter *waiter,
                                         int64_t now_ns)
 {
@@ -447,7 +450,9 @@ static int64_t send_signatures_when_due(struct muster_fabric *fabric, struct mus
         waiter->signatures_due_ns = now_ns + SIGNATURES_DELAY_NS;
     } else if (now_ns >= waiter->signatures_due_ns) {
         send_signatures(fabric, waiter->operation);
-        waiter->signatures_delay_ns *= 2;
+        waiter->signatures_delay_ns = 2 * waiter->signatures_delay_ns < signatures_delay_max_ns
+                                          ? 2 * waiter->signatures_delay_ns
+                                          : signatures_delay_max_ns;
         waiter->signatures_due_ns = now_ns + waiter->signatures_delay_ns;
     }
     return waiter->signatures_due_ns;

@@ -265,6 +265,7 @@ const struct muster_transport muster_tcp_transport = {
     .goodbye_done = tcp_goodbye_done,
     .peer_left = tcp_peer_left,
     .close = tcp_close,
+    .answers = muster_tcp_answers,
     .connection =
         {
             .elsewhere = MUSTER_REFUSED_CROSSED,
