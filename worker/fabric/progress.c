@@ -4,24 +4,19 @@
  * or the leader has finished and one of them becomes the leader.
  */
 #include "worker/base/clock.h"
-#include "worker/base/core_move.h"
 #include "worker/base/fork_guard.h"
 #include "worker/base/thread.h"
+#include "worker/fabric/leader_wait.h"
 #include "worker/fabric/link.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <limits.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 enum {
-    EVENTS_MAX = 64,          /* taken from epoll at a time */
     TURNS_WITHOUT_EVENTS = 8, /* while there is other work; then descriptors are polled */
-    RELAXES = 16,             /* between two polls of descriptors */
     SIGNATURES_DELAY_NS =
         50 * 1000 * 1000, /* of a wait, until it sends its signature to the peers */
 };
@@ -213,8 +208,6 @@ static int64_t run_timers(struct muster_fabric *fabric)
     return due_ns;
 }
 
-/* Polling -------------------------------------------------------------------------------------- */
-
 static void mark_updated_links(struct muster_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
@@ -224,133 +217,11 @@ static void mark_updated_links(struct muster_fabric *fabric)
     }
 }
 
-static bool poll_transports(const struct muster_fabric *fabric)
-{
-    for (uint32_t i = 0; i < fabric->transport_count; i++) {
-        if (fabric->transports[i].ops->poll != NULL &&
-            fabric->transports[i].ops->poll(fabric->transports[i].self)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void arm_wakeups(struct muster_fabric *fabric, bool armed)
-{
-    for (uint32_t i = 0; i < fabric->transport_count; i++) {
-        if (fabric->transports[i].ops->arm_wakeups != NULL) {
-            fabric->transports[i].ops->arm_wakeups(fabric->transports[i].self, armed);
-        }
-    }
-}
-
-static bool poll_memory(const struct muster_fabric *fabric)
-{
-    for (uint32_t i = 0; i < fabric->spin_policy.polls_of_memory; i++) {
-        if (poll_transports(fabric) || atomic_load_explicit(&fabric->woken, memory_order_relaxed)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Takes between 100 ns and 1 us. */
-static void relax(void)
-{
-    for (int i = 0; i < RELAXES; i++) {
-        muster_spin_relax();
-    }
-}
-
-/* Polls memory and descriptors without the lock, for as long as the spin policy allows, and yields
- * in between. change_core: first moves this thread to the core that the policy gives it. True if
- * there is work; *ret_count is then the number of events taken from epoll. Tells the policy how
- * long each yield took, and whether polling found work before the sleep. */
-static bool spin(struct muster_fabric *fabric, bool change_core, int64_t until_ns,
-                 struct epoll_event *events, int *ret_count)
-{
-    int64_t now_ns = muster_clock_ns();
-    int64_t spin_ns = fabric->spin_policy.poll_ns;
-    int64_t end_ns = now_ns + spin_ns < until_ns ? now_ns + spin_ns : until_ns;
-    int64_t yield_ns = now_ns + fabric->spin_policy.pause;
-    bool found = false;
-    muster_fabric_yield(fabric);
-    muster_fabric_unlock(fabric);
-    if (change_core) {
-        (void)muster_core_move(fabric->spin_policy.index);
-    }
-    while (!found && now_ns < end_ns) {
-        found = poll_memory(fabric);
-        if (!found) {
-            *ret_count = epoll_wait(fabric->epoll_fd, events, EVENTS_MAX, 0);
-            found = *ret_count != 0;
-            now_ns = muster_clock_ns();
-        }
-        if (!found && now_ns < yield_ns) {
-            relax();
-            continue;
-        }
-        if (!found) {
-            int64_t before_ns = now_ns;
-            sched_yield(); /* to a peer that shares this core */
-            now_ns = muster_clock_ns();
-            muster_spin_policy_note_yield(&fabric->spin_policy, now_ns - before_ns);
-            yield_ns = now_ns + fabric->spin_policy.pause;
-        }
-    }
-    muster_fabric_lock(fabric);
-    if (found) {
-        muster_spin_policy_note_success(&fabric->spin_policy);
-    }
-    return found;
-}
-
-/* Sleeps until there is an event, at most left_ns; negative: without limit. */
-static int sleep_for(const struct muster_fabric *fabric, int64_t left_ns,
-                     struct epoll_event *events)
-{
-    const struct timespec left = muster_clock_timespec(left_ns);
-    int got = epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? NULL : &left, NULL);
-    if (got >= 0 || (errno != ENOSYS && errno != EPERM)) {
-        return got;
-    }
-    /* Before Linux 5.11, or with a filter of system calls that is as old, the unit is milliseconds.
-     * Rounded up, so that the leader does not poll in a loop before the time has come. */
-    int64_t left_ms = left_ns / MUSTER_NS_PER_MS + (left_ns % MUSTER_NS_PER_MS > 0);
-    int most_ms = left_ms < INT_MAX ? (int)left_ms : INT_MAX;
-    return epoll_wait(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? -1 : most_ms);
-}
-
-/* Sleeps until until_ns, an event or a wake. Called without the lock. */
-static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct epoll_event *events)
-{
-    int64_t now_ns = muster_clock_ns();
-    int64_t left_ns = until_ns == MUSTER_NEVER ? -1 : until_ns > now_ns ? until_ns - now_ns : 0;
-    atomic_store(&fabric->sleeping, true);
-    int got = sleep_for(fabric, atomic_load(&fabric->woken) ? 0 : left_ns, events);
-    atomic_store(&fabric->sleeping, false);
-    return got;
-}
-
-/* Waits for events, at most until until_ns, and handles them. Before the leader sleeps, it arms the
- * wake-ups and polls once more: either the leader sees what was written, or the writer sees that
- * the leader sleeps. */
+/* Waits for events, at most until until_ns, and handles them. */
 static void handle_events(struct muster_fabric *fabric, int64_t until_ns)
 {
-    struct epoll_event events[EVENTS_MAX];
-    int count = 0;
-    enum muster_spin_action action =
-        until_ns == 0 ? MUSTER_SPIN_SLEEP : muster_spin_policy_begin_wait(&fabric->spin_policy);
-    if (action == MUSTER_SPIN_SLEEP ||
-        !spin(fabric, action == MUSTER_SPIN_MOVE, until_ns, events, &count)) {
-        arm_wakeups(fabric, true);
-        int64_t sleep_ns = poll_transports(fabric) ? 0 : until_ns;
-        muster_mutex_unlock(&fabric->lock);
-        count = sleep_until(fabric, sleep_ns, events);
-        muster_mutex_lock(&fabric->lock);
-        arm_wakeups(fabric, false);
-    }
-    assert(count >= 0 || errno == EINTR);
+    struct epoll_event events[MUSTER_EVENTS_MAX];
+    int count = muster_leader_wait(fabric, until_ns, events);
     for (int i = 0; i < count; i++) {
         struct muster_watch *watch = events[i].data.ptr;
         if (!watch->retired) {
