@@ -260,6 +260,9 @@ static void drop_link(struct muster_link *link)
     }
     close_link(link);
     HASH_DEL(fabric->by_member, link);
+    if (fabric->awaited == link) {
+        fabric->awaited = NULL;
+    }
     link->next = fabric->retired_links;
     fabric->retired_links = link;
 }

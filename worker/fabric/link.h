@@ -186,6 +186,11 @@ struct muster_transport {
     /* Moves what can be moved without waiting. Called by the leader for links that are marked. */
     void (*progress)(struct muster_link *link);
 
+    /* Reads what the peer has sent, without an event; *ret_any is true if there was anything, or
+     * the link has changed. The leader calls it while it polls. False, or NULL: the link is read
+     * from when memory or a descriptor says so. */
+    bool (*receive)(struct muster_link *link, bool *ret_any);
+
     /* Queues a goodbye after all that was posted. */
     void (*send_goodbye)(struct muster_link *link);
 
@@ -330,6 +335,8 @@ struct muster_fabric {
     uint32_t turns;                /* of the leader since it last polled descriptors */
     struct muster_waiter *waiters; /* the other waiting threads, which sleep */
     struct muster_link *marked;    /* marked links: ops->progress is to be called */
+    struct muster_link *awaited;   /* that of the last posted receive, or NULL */
+    uint32_t reads, reads_left;    /* of it, before the leader polls descriptors: leader_wait.c */
     struct muster_observer *observers;
     struct muster_transfer_list
         completed;      /* within a post: the leader calls their done functions */

@@ -222,11 +222,16 @@ static void handle_events(struct muster_fabric *fabric, int64_t until_ns)
 {
     struct epoll_event events[MUSTER_EVENTS_MAX];
     int count = muster_leader_wait(fabric, until_ns, events);
+    const struct muster_link *awaited = fabric->awaited;
+    uint32_t receives = awaited != NULL ? awaited->receives.count : 0;
     for (int i = 0; i < count; i++) {
         struct muster_watch *watch = events[i].data.ptr;
         if (!watch->retired) {
             watch->ready(watch, events[i].events);
         }
+    }
+    if (count > 0) {
+        muster_leader_note_events(fabric, awaited != NULL && awaited->receives.count < receives);
     }
 }
 

@@ -209,7 +209,8 @@ void muster_tcp_send_withdraw(struct muster_tcp_path *path,
                               const struct muster_operation_id *operation);
 
 /* tcp_receive.c */
-void muster_tcp_receive(struct muster_tcp_path *path);
+/* Receives what is in the socket. False: there was nothing. */
+bool muster_tcp_receive(struct muster_tcp_path *path);
 /* Receives what TLS has already read from the sockets. False: the link is closed. */
 bool muster_tcp_receive_buffered(struct muster_tcp_link *end);
 
