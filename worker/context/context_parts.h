@@ -10,6 +10,7 @@
  *   launch.c                runs an operation on the buffers of a request
  *   local_work.c            what a rank does alone before and after that
  *   scratch.c               memory that a launch needs, kept for the next one
+ *   turns.c                 one call at a time, in the order of their callers
  *   ranges.c                calls on several ranges
  *   device_staging.c        buffers that are memory of a device
  *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
@@ -36,6 +37,7 @@
 #include "worker/context/point_to_point.h"
 #include "worker/context/scratch.h"
 #include "worker/context/started_calls.h"
+#include "worker/context/turns.h"
 #include "worker/device/host/group_memory.h"
 #include "worker/executor/executor_group.h"
 
@@ -60,13 +62,9 @@ struct muster_context {
     struct muster_choices choices;
     atomic_uint_fast64_t progress;
     struct muster_started_calls started;              /* has a mutex of its own */
+    pthread_mutex_t mutex;                            /* guards the creation of `messages` */
     _Atomic(struct muster_point_to_point *) messages; /* NULL: there has been none yet */
-    atomic_bool missed; /* a call did not get its turn in time: no operation can run any more */
-
-    pthread_mutex_t mutex; /* guards `taken`, `tickets` and `turn` */
-    pthread_cond_t turn_ended;
-    uint64_t tickets, turn;         /* tickets issued; the ticket whose turn it is */
-    bool taken;                     /* a call is under way; its caller owns what follows */
+    struct muster_turns turns;      /* the caller that has the turn owns what follows */
     uint64_t sequence;              /* of the last operation */
     struct muster_request_key *key; /* room for the key of any request */
     struct muster_operation_cache cache;
