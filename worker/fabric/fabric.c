@@ -163,6 +163,7 @@ void muster_fabric_kill(struct muster_fabric *fabric)
     muster_fabric_quiesce(fabric);
     fabric->killed = true;
     fabric->revoked = UINT64_MAX;
+    atomic_store(&fabric->valid, 0);
     (void)snprintf(fabric->revoked_reason, MUSTER_REASON_SIZE, "this fabric was killed");
     for (uint32_t i = 0; i < fabric->link_count; i++) {
         struct muster_link *link = fabric->links[i];
@@ -338,6 +339,7 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     fabric->links = links;
     fabric->link_count = count;
     fabric->generation = generation;
+    atomic_store(&fabric->valid, generation > fabric->revoked ? generation : 0);
     fabric->lost = false;
     fabric->out_of_descriptors[0] = '\0';
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
@@ -422,6 +424,9 @@ uint32_t muster_fabric_connect_all(struct muster_fabric *fabric, uint64_t genera
 
 muster_status muster_fabric_check(struct muster_fabric *fabric, uint64_t generation)
 {
+    if (atomic_load(&fabric->valid) == generation) { /* most calls find that */
+        return MUSTER_OK;
+    }
     AUTO_LOCK(&fabric->lock);
     return generation <= fabric->revoked || generation < fabric->generation
                ? muster_fabric_over(fabric, generation)

@@ -308,6 +308,7 @@ struct muster_fabric {
     uint32_t address_count;
 
     uint64_t generation;              /* 0: none begun */
+    atomic_uint_fast64_t valid;       /* the same while it is not revoked, else 0 */
     char host[MUSTER_PEER_HOST_SIZE]; /* this member's, as the peers know it */
     struct muster_link **links;       /* [link_count], by rank; NULL for this member */
     struct muster_link *by_member;    /* the same in a hash */
