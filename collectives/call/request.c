@@ -7,6 +7,27 @@
 #include "collectives/algorithms/algorithm.h"
 #include "worker/base/status.h"
 
+bool muster_request_repeats(const struct muster_request *request,
+                            const struct muster_request *before)
+{
+    return request->in == before->in && request->out == before->out &&
+           request->count == before->count && request->collective == before->collective &&
+           request->type == before->type && request->op == before->op &&
+           request->root == before->root && request->ranges == before->ranges &&
+           request->in_ranges == before->in_ranges && request->out_ranges == before->out_ranges &&
+           request->in_counts == before->in_counts && request->out_counts == before->out_counts &&
+           request->user_function == before->user_function &&
+           request->user_data == before->user_data && request->prescale == before->prescale &&
+           request->postscale == before->postscale && request->factors_set == before->factors_set &&
+           request->buffer_count == before->buffer_count && request->inputs == before->inputs &&
+           request->outputs == before->outputs && request->algorithm == before->algorithm &&
+           request->compression == before->compression && request->untuned == before->untuned &&
+           request->reproducible == before->reproducible &&
+           request->keep_input == before->keep_input &&
+           request->finish_together == before->finish_together &&
+           request->priority == before->priority;
+}
+
 /* The key -------------------------------------------------------------------------------------- */
 
 static muster_status add_up(enum muster_collective collective, const size_t *counts, uint32_t ranks,

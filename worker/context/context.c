@@ -166,10 +166,16 @@ static void release_turn(struct muster_context **context)
     __attribute__((cleanup(release_turn), unused)) struct muster_context *auto_turn_ = \
         acquire_turn(context)
 
+static void forget_operations(struct muster_context *context)
+{
+    context->repeated.cached = NULL;
+    muster_operation_cache_clear(&context->cache);
+}
+
 void muster_context_set_model(struct muster_context *context, const struct muster_cost_model *model)
 {
     AUTO_TURN(context);
-    muster_operation_cache_clear(&context->cache);
+    forget_operations(context);
     context->choices.model = *model;
     muster_choices_clear(&context->choices);
     muster_started_calls_set_model(&context->started, model);
@@ -179,7 +185,7 @@ void muster_context_set_model(struct muster_context *context, const struct muste
 void muster_context_tune(struct muster_context *context, const struct muster_tuned_list *list)
 {
     AUTO_TURN(context);
-    muster_operation_cache_clear(&context->cache);
+    forget_operations(context);
     context->tunes = list != NULL;
     muster_tuning_clear(&context->tuning);
     if (list != NULL) {
@@ -199,7 +205,7 @@ void muster_context_set_shared(struct muster_context *context,
                                const struct muster_context_memory *shared)
 {
     AUTO_TURN(context);
-    muster_operation_cache_clear(&context->cache); /* chosen without shared memory */
+    forget_operations(context); /* chosen without shared memory */
     context->shared = *shared;
     muster_choices_clear(&context->choices);
     muster_tuning_clear(&context->tuning);
@@ -252,6 +258,10 @@ muster_status muster_context_run(struct muster_context *context,
     }
     if (context->broken != MUSTER_OK) {
         return muster_error_set(context->broken, "%s", context->broken_text);
+    }
+    if (context->repeated.cached != NULL &&
+        muster_request_repeats(request, &context->repeated.request)) {
+        return muster_repeated_call_run(context, request, suspect);
     }
     return request->ranges != NULL ? run_ranges(context, request, suspect)
                                    : run_in_turn(context, request, suspect);

@@ -9,6 +9,7 @@
  *   cached_operations.c     the cache
  *   launch.c                runs an operation on the buffers of a request
  *   local_work.c            what a rank does alone before and after that
+ *   repeated_call.c         small calls that are the one before once more
  *   scratch.c               memory that a launch needs, kept for the next one
  *   turns.c                 one call at a time, in the order of their callers
  *   ranges.c                calls on several ranges
@@ -35,6 +36,7 @@
 #include "worker/context/context.h"
 #include "worker/context/device_staging.h"
 #include "worker/context/point_to_point.h"
+#include "worker/context/repeated_call.h"
 #include "worker/context/scratch.h"
 #include "worker/context/started_calls.h"
 #include "worker/context/turns.h"
@@ -68,6 +70,7 @@ struct muster_context {
     uint64_t sequence;              /* of the last operation */
     struct muster_request_key *key; /* room for the key of any request */
     struct muster_operation_cache cache;
+    struct muster_repeated_call repeated;
     bool tunes;
     struct muster_tuning tuning;
     struct muster_scratch scratch;
@@ -98,6 +101,12 @@ MUSTER_CHECKED muster_status muster_context_find_with(struct muster_context *con
 /* Borrows from the cached operation. */
 struct muster_plan muster_context_plan(const struct muster_context *context,
                                        const struct muster_cached_operation *cached);
+
+/* launch.c: after a failure that the other ranks may not share, no operation can run any more.
+ * Returns the status of the call. */
+MUSTER_CHECKED muster_status muster_context_fail(struct muster_context *context,
+                                                 const struct muster_launch *launch,
+                                                 muster_status status);
 
 /* made has its packing: if its launches are compressed, makes it and the plan count packs. */
 void muster_context_count_packs(const struct muster_context *context,

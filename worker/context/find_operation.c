@@ -178,6 +178,7 @@ static muster_status find_by_key(struct muster_context *context,
                                  const struct muster_request *request,
                                  struct muster_cached_operation **ret_cached)
 {
+    context->repeated.cached = NULL; /* it may be dropped from the cache */
     struct muster_cached_operation *cached =
         drop_outdated(context, muster_operation_cache_find(&context->cache, context->key));
     if (cached != NULL) {

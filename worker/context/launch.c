@@ -73,8 +73,8 @@ static muster_status run(struct muster_context *context,
 
 /* After a failure that the other ranks may not share, their operations and this rank's may no
  * longer have the same numbers, so the context cannot be used any more. */
-static muster_status fail(struct muster_context *context, const struct muster_launch *launch,
-                          muster_status status)
+muster_status muster_context_fail(struct muster_context *context,
+                                  const struct muster_launch *launch, muster_status status)
 {
     (void)muster_error_prefix(status, "%s #%llu (context %s, generation %llu)",
                               muster_collective_name(launch->shape.collective),
@@ -120,7 +120,10 @@ static muster_status launch_with(struct muster_context *context,
                      : muster_local_end(request, &cached->order_of_blocks, &launch);
     }
     if (status != MUSTER_OK) {
-        return fail(context, &launch, status);
+        return muster_context_fail(context, &launch, status);
+    }
+    if (flags == 0 && direct == NULL) {
+        muster_repeated_call_note(context, request, cached, &launch);
     }
     atomic_fetch_add(&context->progress, 1);
     muster_context_trace(context, &launch, started_ns);
