@@ -40,14 +40,36 @@ struct muster_group_memory {
     char *scratch; /* MUSTER_GROUP_TREE_LEVELS x 2 segments */
 };
 
+/* How a rank's input is exposed to the others: where it is, or copied into the announcement or the
+ * staging area, by its size. */
+struct muster_group_exposure {
+    bool in_buffers;
+    uint64_t size_bytes; /* of this rank's input; in an allgatherv they differ */
+};
+
+struct muster_group_run;
+
+/*
+ * A collective is a list of stages, one after the other, up to a NULL. A stage first waits for what
+ * it needs, then acts. A stage that waits for one rank after the other, and acts after each, counts
+ * them in run->peer. So a stage of a polled run, whose waits return MUSTER_RETRY instead of
+ * blocking, can be called again from its beginning. A stage may set run->stage to another list,
+ * and is the last one of its own then.
+ */
+typedef muster_status (*muster_group_stage)(struct muster_group_run *run);
+
 /* One operation in progress. */
 struct muster_group_run {
     struct muster_group_memory *memory;
     const struct muster_group_launch *step;
     const struct muster_launch *launch; /* of the step */
     size_t element_size_bytes;
-    bool streams;     /* the output is written past the caches */
-    uint32_t suspect; /* the rank to blame, by its name; UINT32_MAX: none */
+    bool streams;                    /* the output is written past the caches */
+    uint32_t suspect;                /* the rank to blame, by its name; UINT32_MAX: none */
+    const muster_group_stage *stage; /* the next one */
+    struct muster_group_exposure exposure;
+    uint32_t peer;            /* of the present stage: peers that it is done with */
+    uint64_t window, windows; /* of an allreduce: the present one, and how many there are */
 };
 
 /* Waits until *word, which that rank writes, is at least `least`. Like all waits of these files it
@@ -166,8 +188,24 @@ MUSTER_CHECKED muster_status muster_group_wait_for_phase_of_all(struct muster_gr
 /* Checks that no owner of a buffer had given up by now: only then is what was read from it valid.
  */
 MUSTER_CHECKED muster_status muster_group_check_reads(struct muster_group_run *run);
-/* Checks the same, and waits until all ranks have read what they need. */
-MUSTER_CHECKED muster_status muster_group_end_reads(struct muster_group_run *run);
+
+/* Stages --------------------------------------------------------------------------------------- */
+
+/* Exposes this rank's input and announces the operation. */
+MUSTER_CHECKED muster_status muster_group_stage_expose(struct muster_group_run *run);
+/* Waits for all announcements, and compares the calls. */
+MUSTER_CHECKED muster_status muster_group_stage_meet(struct muster_group_run *run);
+/* Of operations that read buffers: checks that what was read is valid, and says that this rank has
+ * read what it needs; then waits until all ranks have. */
+MUSTER_CHECKED muster_status muster_group_stage_end_reads(struct muster_group_run *run);
+MUSTER_CHECKED muster_status muster_group_stage_wait_for_reads(struct muster_group_run *run);
+/* Waits for all, if no rank may finish before all have started. */
+MUSTER_CHECKED muster_status muster_group_stage_finish_together(struct muster_group_run *run);
+
+/* The stages of the run's collective. */
+const muster_group_stage *muster_group_stages_of(const struct muster_group_run *run);
+/* The stages of an allreduce by the step's method. */
+const muster_group_stage *muster_group_allreduce_stages(const struct muster_group_run *run);
 
 /* Allocations of muster_alloc() ---------------------------------------------------------------- */
 
@@ -209,13 +247,6 @@ MUSTER_CHECKED muster_status muster_group_read_place(struct muster_group_run *ru
                                                      struct muster_place to, size_t size_bytes);
 
 /* Data ----------------------------------------------------------------------------------------- */
-
-/* How a rank's input is exposed to the others: where it is, or copied into the announcement or the
- * staging area, by its size. */
-struct muster_group_exposure {
-    bool in_buffers;
-    uint64_t size_bytes; /* of this rank's input; in an allgatherv they differ */
-};
 
 /* Copies of the announcements' payloads. */
 struct muster_group_payloads {
@@ -265,12 +296,8 @@ MUSTER_CHECKED muster_status muster_group_reduce(struct muster_group_run *run,
                                                  struct muster_span span, bool streams,
                                                  struct muster_place target);
 
-/* The same for the beginning of the output. */
-MUSTER_CHECKED muster_status muster_group_reduce_to_output(
-    struct muster_group_run *run, const struct muster_group_exposure *exposure,
-    struct muster_span span);
-
-MUSTER_CHECKED muster_status muster_group_allreduce(struct muster_group_run *run,
-                                                    const struct muster_group_exposure *exposure);
+/* The same for the beginning of the output, with inputs that are exposed as this rank's. */
+MUSTER_CHECKED muster_status muster_group_reduce_to_output(struct muster_group_run *run,
+                                                           struct muster_span span);
 
 #endif
