@@ -26,20 +26,6 @@ struct muster_group_mappings {
     uint64_t freed_count; /* the owner's count when these were mapped */
 };
 
-struct muster_group_memory {
-    struct muster_group_memory_options options;
-    struct muster_group_layout layout;
-    uint64_t probe; /* a random number that the others read to test the access */
-    int64_t pids[MUSTER_GROUP_RANKS_MAX]; /* as seen by this process */
-    uint64_t announced;                   /* the last operation that this rank has announced */
-    uint64_t all_announced;               /* the last one that all are known to have announced */
-    struct muster_spin_policy spin_policy;
-    struct muster_group_mappings mappings[MUSTER_GROUP_RANKS_MAX];
-    /* Of a peer's input and output, copied from it; their addresses are the peer's. */
-    struct muster_range_list peer_ranges[MUSTER_GROUP_RANKS_MAX][2];
-    char *scratch; /* MUSTER_GROUP_TREE_LEVELS x 2 segments */
-};
-
 /* How a rank's input is exposed to the others: where it is, or copied into the announcement or the
  * staging area, by its size. */
 struct muster_group_exposure {
@@ -64,12 +50,33 @@ struct muster_group_run {
     const struct muster_group_launch *step;
     const struct muster_launch *launch; /* of the step */
     size_t element_size_bytes;
-    bool streams;                    /* the output is written past the caches */
-    uint32_t suspect;                /* the rank to blame, by its name; UINT32_MAX: none */
-    const muster_group_stage *stage; /* the next one */
+    bool streams;     /* the output is written past the caches */
+    uint32_t suspect; /* the rank to blame, by its name; UINT32_MAX: none */
+    const muster_group_stage *current, *stage; /* the present one, and the next */
     struct muster_group_exposure exposure;
     uint32_t peer;            /* of the present stage: peers that it is done with */
     uint64_t window, windows; /* of an allreduce: the present one, and how many there are */
+    bool polled;              /* waits return MUSTER_RETRY, and store here what they wait for: */
+    int64_t spin_ns;          /* how long each polls before that; after the first one 0 */
+    uint32_t awaited_rank;
+    const _Atomic uint64_t *awaited; /* NULL: it has not waited */
+    uint64_t awaited_least;
+};
+
+struct muster_group_memory {
+    struct muster_group_memory_options options;
+    struct muster_group_layout layout;
+    uint64_t probe; /* a random number that the others read to test the access */
+    int64_t pids[MUSTER_GROUP_RANKS_MAX]; /* as seen by this process */
+    uint64_t announced;                   /* the last operation that this rank has announced */
+    uint64_t all_announced;               /* the last one that all are known to have announced */
+    struct muster_spin_policy spin_policy;
+    struct muster_group_mappings mappings[MUSTER_GROUP_RANKS_MAX];
+    /* Of a peer's input and output, copied from it; their addresses are the peer's. */
+    struct muster_range_list peer_ranges[MUSTER_GROUP_RANKS_MAX][2];
+    char *scratch;                          /* MUSTER_GROUP_TREE_LEVELS x 2 segments */
+    struct muster_group_run flight;         /* of the operation in flight */
+    struct muster_group_launch flight_step; /* its copy */
 };
 
 /* Waits until *word, which that rank writes, is at least `least`. Like all waits of these files it
@@ -92,9 +99,17 @@ void muster_group_wake_sleepers(struct muster_group_rank_slot *slot);
 /* Sets the error text and the suspect; MUSTER_REJOIN. */
 muster_status muster_group_report_death(struct muster_group_run *run, uint32_t rank);
 
+/* Sets the error text and the suspect; MUSTER_RETRY. */
+muster_status muster_group_report_timeout(struct muster_group_run *run, uint32_t rank);
+
 /* MUSTER_REJOIN if that rank has died or has left the group. */
 MUSTER_CHECKED muster_status muster_group_check_liveness(struct muster_group_run *run,
                                                          uint32_t rank);
+
+/* The same while this rank waits for that one's word: a rank that has written it and left is no
+ * death. */
+MUSTER_CHECKED muster_status muster_group_check_peer(struct muster_group_run *run, uint32_t rank,
+                                                     const _Atomic uint64_t *word, uint64_t least);
 
 /* Copies from an address in that rank's process. */
 MUSTER_CHECKED muster_status muster_group_copy_from_peer(struct muster_group_run *run,

@@ -32,25 +32,34 @@ static void begin(struct muster_group_memory *memory, const struct muster_group_
 static muster_status run_stages(struct muster_group_run *run)
 {
     while (*run->stage != NULL) {
-        const muster_group_stage *stage = run->stage++;
-        TRY((*stage)(run));
+        run->current = run->stage++;
+        TRY((*run->current)(run));
         run->peer = 0;
     }
     return MUSTER_OK;
 }
 
+void muster_group_memory_withdraw(struct muster_group_memory *memory, uint64_t sequence)
+{
+    struct muster_group_rank_slot *slot =
+        muster_group_layout_rank_slot(&memory->layout, memory->options.rank);
+    uint64_t before = atomic_load(&slot->withdrawn);
+    if (before == 0 || sequence < before) {
+        atomic_store(&slot->withdrawn, sequence);
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+    muster_group_wake_sleepers(slot);
+}
+
 /* Ends an operation. A rank that gives up publishes that before its buffers belong to the caller
  * again. */
-static muster_status end(struct muster_group_run *run, muster_status status, uint32_t *ret_suspect)
+static muster_status end(const struct muster_group_run *run, muster_status status,
+                         uint32_t *ret_suspect)
 {
     if (status == MUSTER_OK || status == MUSTER_INVALID) {
         return status;
     }
-    struct muster_group_rank_slot *slot =
-        muster_group_rank_slot_of(run, muster_group_own_rank(run));
-    atomic_store(&slot->withdrawn, run->launch->sequence);
-    atomic_thread_fence(memory_order_seq_cst);
-    muster_group_wake_sleepers(slot);
+    muster_group_memory_withdraw(run->memory, run->launch->sequence);
     if (run->suspect != UINT32_MAX) {
         *ret_suspect = run->suspect;
     }
@@ -65,12 +74,17 @@ muster_status muster_group_memory_run(struct muster_group_memory *memory,
     return end(&run, run_stages(&run), ret_suspect);
 }
 
-static muster_status announce_only(struct muster_group_run *run)
+/* Operations that run by messages are only announced --------------------------------------------
+ */
+
+static muster_status announce(struct muster_group_run *run)
 {
     TRY(muster_group_wait_for_reuse(run));
     muster_group_announce(run, (const uint64_t[2]){0, 0});
     return MUSTER_OK;
 }
+
+static const muster_group_stage announced[] = {announce, NULL};
 
 muster_status muster_group_memory_announce(struct muster_group_memory *memory,
                                            const struct muster_group_launch *step,
@@ -78,5 +92,57 @@ muster_status muster_group_memory_announce(struct muster_group_memory *memory,
 {
     struct muster_group_run run = {
         .memory = memory, .step = step, .launch = step->launch, .suspect = UINT32_MAX};
-    return end(&run, announce_only(&run), ret_suspect);
+    return end(&run, announce(&run), ret_suspect);
+}
+
+/* In flight ------------------------------------------------------------------------------------ */
+
+void muster_group_memory_begin_step(struct muster_group_memory *memory,
+                                    const struct muster_group_launch *step, bool announces)
+{
+    memory->flight_step = *step;
+    begin(memory, &memory->flight_step, &memory->flight);
+    memory->flight.polled = true;
+    if (announces) {
+        memory->flight.stage = announced;
+    }
+}
+
+muster_status muster_group_memory_poll(struct muster_group_memory *memory, int64_t spin_ns,
+                                       bool *ret_advanced)
+{
+    struct muster_group_run *run = &memory->flight;
+    const _Atomic uint64_t *awaited = run->awaited;
+    uint64_t least = run->awaited_least;
+    *ret_advanced = false;
+    if (spin_ns == 0 && awaited != NULL &&
+        atomic_load_explicit(awaited, memory_order_acquire) < least) {
+        return MUSTER_RETRY;
+    }
+    run->spin_ns = spin_ns;
+    muster_status status = run_stages(run);
+    if (status == MUSTER_RETRY) {
+        run->stage = run->current;
+    }
+    *ret_advanced =
+        status != MUSTER_RETRY || run->awaited != awaited || run->awaited_least != least;
+    return status;
+}
+
+muster_status muster_group_memory_check(struct muster_group_memory *memory)
+{
+    struct muster_group_run *run = &memory->flight;
+    return run->awaited == NULL
+               ? MUSTER_OK
+               : muster_group_check_peer(run, run->awaited_rank, run->awaited, run->awaited_least);
+}
+
+muster_status muster_group_memory_end_step(struct muster_group_memory *memory, muster_status status,
+                                           uint32_t *ret_suspect)
+{
+    struct muster_group_run *run = &memory->flight;
+    if (status == MUSTER_RETRY && run->awaited != NULL) {
+        status = muster_group_report_timeout(run, run->awaited_rank);
+    }
+    return end(run, status, ret_suspect);
 }
