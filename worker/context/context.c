@@ -118,6 +118,7 @@ void muster_context_destroy(struct muster_context *context)
     muster_point_to_point_destroy(atomic_load(&context->messages));
     muster_operation_cache_clear(&context->cache);
     muster_tuning_clear(&context->tuning);
+    muster_group_memory_destroy(context->shared.second);
     muster_group_memory_destroy(context->shared.memory);
     muster_topology_finish(&context->topology);
     pthread_cond_destroy(&context->turn_ended);
@@ -226,6 +227,9 @@ void muster_context_set_shared(struct muster_context *context,
     AUTO_TURN(context);
     muster_operation_cache_clear(&context->cache); /* chosen without shared memory */
     context->shared = *shared;
+    struct muster_operation_group in_flight = shared->group;
+    in_flight.state = shared->second;
+    muster_started_calls_share(&context->started, &in_flight);
     muster_choices_clear(&context->choices);
     muster_tuning_clear(&context->tuning);
 }

@@ -44,6 +44,7 @@ struct muster_context_memory {
     struct muster_group_memory *memory; /* owned; NULL: there is none */
     struct muster_memory_reach reach;
     struct muster_operation_group group; /* performs group steps in it */
+    struct muster_group_memory *second;  /* owned: its part for calls in flight */
 };
 
 struct muster_context {
@@ -101,14 +102,11 @@ MUSTER_CHECKED muster_status muster_context_find_with(struct muster_context *con
 struct muster_plan muster_context_plan(const struct muster_context *context,
                                        const struct muster_cached_operation *cached);
 
-/* made has its packing: if its launches are compressed, makes it and the plan count packs. */
-void muster_context_count_packs(const struct muster_context *context,
-                                struct muster_cached_operation *made, struct muster_plan *plan);
-
-/* made, which has its algorithm and size of elements, gets an operation that runs by messages, and
- * the scratch and steps of that. */
+/* made, which has its algorithm, its packing and the size of elements, gets its operation, whose
+ * group step this group performs, and the scratch and steps of that. Changes the plan. */
 MUSTER_CHECKED muster_status muster_context_schedule(const struct muster_context *context,
-                                                     const struct muster_plan *plan,
+                                                     const struct muster_operation_group *group,
+                                                     struct muster_plan *plan,
                                                      struct muster_cached_operation *made);
 
 /* launch.c: gives the operation that was found last a number and runs it. flags: of struct

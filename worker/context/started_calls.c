@@ -100,12 +100,8 @@ static muster_status make_operation(struct muster_context *context,
     struct muster_cached_operation *own = &call->own;
     TRY(muster_operation_order_init(&context->order, &own->launch.shape, &own->order_of_blocks));
     struct muster_plan plan = muster_context_plan(context, own);
-    plan.memory = NULL; /* calls in flight run by messages */
     TRY(choose(context, &plan, own));
-    muster_context_count_packs(context, own, &plan);
-    TRY(muster_plan_check(own->algorithm, &plan));
-    own->launch.call.algorithm = (uint32_t)own->algorithm;
-    return muster_context_schedule(context, &plan, own);
+    return muster_context_schedule(context, &context->started.group, &plan, own);
 }
 
 static muster_status fill_call(struct muster_context *context, const struct muster_request *request,
@@ -535,6 +531,17 @@ void muster_started_calls_set_model(struct muster_started_calls *calls,
     calls->choices.model = *model;
     muster_choices_clear(&calls->choices);
     free_idle(calls); /* their algorithms were chosen by other figures */
+}
+
+void muster_started_calls_share(struct muster_started_calls *calls,
+                                const struct muster_operation_group *group)
+{
+    AUTO_LOCK(&calls->mutex);
+    calls->turns = (struct muster_group_turns){.next = calls->sequence + 1};
+    calls->group = *group;
+    calls->group.turns = group->state != NULL ? &calls->turns : NULL;
+    muster_choices_clear(&calls->choices);
+    free_idle(calls); /* made without the memory */
 }
 
 void muster_started_calls_finish(struct muster_started_calls *calls)
