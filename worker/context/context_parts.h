@@ -14,7 +14,7 @@
  *   device_staging.c        buffers that are memory of a device
  *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
  *   autotune.c              calls that try algorithms
- *   started_calls.c         calls in flight
+ *   started_calls.c         calls in flight; started_operation.c: their operations
  *   point_to_point.c        messages, matched by message_matching.c: posted and ended
  *   message_arrivals.c      messages that come in
  *   message_calls.c         sends and receives, blocking or in flight
