@@ -14,7 +14,9 @@
  *   device_staging.c        buffers that are memory of a device
  *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
  *   autotune.c              calls that try algorithms
- *   started_calls.c         calls in flight; started_operation.c: their operations
+ *   started_calls.c         calls in flight
+ *   started_operation.c     their operations
+ *   started_device.c        their launches, on memory of the host or of a device
  *   point_to_point.c        messages, matched by message_matching.c: posted and ended
  *   message_arrivals.c      messages that come in
  *   message_calls.c         sends and receives, blocking or in flight
@@ -124,6 +126,11 @@ MUSTER_CHECKED muster_status muster_context_prepare(const struct muster_context 
                                                     const struct muster_cached_operation *cached,
                                                     struct muster_scratch *scratch,
                                                     struct muster_launch *ret_launch);
+
+/* launch.c: whether a call on memory of a device is direct (device_staging.h). */
+bool muster_context_may_be_direct(const struct muster_context *context,
+                                  const struct muster_request *request,
+                                  const struct muster_cached_operation *cached);
 
 /* launch.c: adds the span of a call that has succeeded to the timeline. */
 void muster_context_trace(const struct muster_context *context, const struct muster_launch *launch,

@@ -7,7 +7,6 @@
 
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
-#include "worker/context/local_work.h"
 #include "worker/context/ranges.h"
 #include "worker/context/started_parts.h"
 #include "worker/trace/timeline.h"
@@ -60,7 +59,7 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
     struct muster_context *context = call->context;
     const struct muster_launch *launch = &in_flight->launch;
     if (status == MUSTER_OK) {
-        status = muster_local_end(&call->request, &call->own.order_of_blocks, launch);
+        status = muster_started_call_complete(call, launch);
     }
     if (status == MUSTER_OK) {
         atomic_fetch_add(&context->progress, 1);
@@ -121,19 +120,6 @@ static muster_status check_engine(const struct muster_context *context)
                                   context->name);
 }
 
-static muster_status check_start(const struct muster_context *context,
-                                 const struct muster_request *request)
-{
-    TRY(check_engine(context));
-    if (muster_request_is_on_device(request)) {
-        return muster_error_set(MUSTER_INVALID,
-                                "%s: calls in flight take memory of the host, and a buffer is "
-                                "memory of a device",
-                                muster_collective_name(request->collective));
-    }
-    return MUSTER_OK;
-}
-
 /* How long threads may wait, from a deadline. */
 static int64_t limit_of(int64_t deadline_ns)
 {
@@ -190,7 +176,7 @@ static muster_status launch_locked(struct muster_started_calls *calls,
     struct muster_context *context = call->context;
     struct muster_launch *launch = &call->in_flight.launch;
     call->started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
-    TRY(muster_context_prepare(context, &call->request, &call->own, &call->scratch, launch));
+    TRY(muster_started_call_prepare(call, launch));
     launch->context |= CONTEXT_BIT;
     launch->deadline_ns = MUSTER_NEVER; /* the engine has a limit */
     launch->sequence = calls->sequence + 1;
@@ -212,7 +198,7 @@ muster_status muster_context_start(struct muster_context *context,
 {
     struct muster_started_calls *calls = &context->started;
     struct muster_started_call *call = NULL;
-    TRY(check_start(context, request));
+    TRY(check_engine(context));
     AUTO_LOCK(&calls->mutex);
     TRY(check_usable_locked(calls));
     release_detached_locked(calls);
@@ -230,7 +216,7 @@ muster_status muster_context_make_persistent(struct muster_context *context,
                                              const struct muster_request *request,
                                              struct muster_started_call **ret_call)
 {
-    TRY(check_start(context, request));
+    TRY(check_engine(context));
     AUTO_LOCK(&context->started.mutex);
     TRY(make_call_locked(context, request, ret_call));
     (*ret_call)->persistent = true;

@@ -16,6 +16,8 @@ void muster_started_call_free(struct muster_started_call *call)
     muster_operation_destroy(call->own.operation);
     muster_operation_order_finish(&call->own.order_of_blocks);
     free(call->scratch.memory);
+    free(call->staging.memory);
+    free(call->device);
     free(call->inputs);
     free(call->outputs);
     muster_bound_ranges_finish(&call->ranges);

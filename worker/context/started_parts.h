@@ -17,6 +17,9 @@ struct muster_started_call {
     void **outputs;
     uint32_t list_size;
     struct muster_bound_ranges ranges; /* of the request */
+    struct muster_device_call *device; /* owned: of a request with memory of a device; or NULL */
+    struct muster_scratch staging;     /* of that */
+    bool on_device;                    /* this launch has such memory */
     int64_t started_ns;                /* for the timeline */
     bool persistent;                   /* stays with its owner between its starts */
     bool detached;
@@ -28,5 +31,13 @@ struct muster_started_call {
 MUSTER_CHECKED muster_status muster_started_call_find(struct muster_context *context,
                                                       const struct muster_request *request,
                                                       struct muster_started_call **ret_call);
+
+/* started_device.c: fills the launch. The request is staged where its buffers are memory of a
+ * device: then this copies the input. */
+MUSTER_CHECKED muster_status muster_started_call_prepare(struct muster_started_call *call,
+                                                         struct muster_launch *ret_launch);
+/* The operation has succeeded: computes the results, and copies them to memory of a device. */
+MUSTER_CHECKED muster_status muster_started_call_complete(struct muster_started_call *call,
+                                                          const struct muster_launch *launch);
 
 #endif
