@@ -33,6 +33,16 @@ static muster_status reduce_whole(struct muster_group_run *run)
 static const muster_group_stage whole[] = {muster_group_stage_expose, muster_group_stage_meet,
                                            reduce_whole, NULL};
 
+/* The same as one stage, where waits block: the shortest call, of which each step counts. */
+static muster_status run_whole(struct muster_group_run *run)
+{
+    TRY(muster_group_expose(run, &run->exposure));
+    TRY(muster_group_wait_for_all_announcements(run));
+    return reduce_whole(run);
+}
+
+static const muster_group_stage whole_at_once[] = {run_whole, NULL};
+
 /* In buffers ---------------------------------------------------------------------------------- */
 
 /* Reads that rank's share of the result, which is complete. */
@@ -260,7 +270,7 @@ static const muster_group_stage large[] = {expose_buffers, muster_group_stage_me
 const muster_group_stage *muster_group_allreduce_stages(const struct muster_group_run *run)
 {
     if (run->step->method == MUSTER_MEMORY_STAGED) {
-        return whole;
+        return run->polled ? whole : whole_at_once;
     }
     return run->launch->shape.count > window_elements(run) ||
                    run->step->method == MUSTER_MEMORY_BUFFERS
