@@ -211,6 +211,7 @@ void muster_context_tune(struct muster_context *context, const struct muster_tun
     if (list != NULL) {
         muster_tuning_import(&context->tuning, list);
     }
+    muster_started_calls_tune(&context->started, list);
 }
 
 void muster_context_tuned(struct muster_context *context, struct muster_tuned_list *ret_list)

@@ -104,6 +104,11 @@ MUSTER_CHECKED muster_status muster_context_find_with(struct muster_context *con
 struct muster_plan muster_context_plan(const struct muster_context *context,
                                        const struct muster_cached_operation *cached);
 
+/* Sets made->algorithm if the table has decided it for such calls. made has its key. */
+bool muster_context_choose_tuned(const struct muster_choices *choices, struct muster_tuning *tuning,
+                                 const struct muster_plan *plan,
+                                 struct muster_cached_operation *made);
+
 /* made, which has its algorithm, its packing and the size of elements, gets its operation, whose
  * group step this group performs, and the scratch and steps of that. Changes the plan. */
 MUSTER_CHECKED muster_status muster_context_schedule(const struct muster_context *context,

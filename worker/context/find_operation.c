@@ -13,12 +13,28 @@
 
 /* Choosing ------------------------------------------------------------------------------------ */
 
-static bool may_tune(const struct muster_context *context, const struct muster_request_key *key,
+static bool may_tune(const struct muster_choices *choices, const struct muster_request_key *key,
                      const struct muster_plan *plan)
 {
-    return context->tunes && (key->flags & MUSTER_KEY_UNTUNED) == 0 &&
-           !muster_choices_has_override(&context->choices, plan->collective) &&
-           muster_tuning_suits(plan);
+    return (key->flags & MUSTER_KEY_UNTUNED) == 0 &&
+           !muster_choices_has_override(choices, plan->collective) && muster_tuning_suits(plan);
+}
+
+bool muster_context_choose_tuned(const struct muster_choices *choices, struct muster_tuning *tuning,
+                                 const struct muster_plan *plan,
+                                 struct muster_cached_operation *made)
+{
+    const struct muster_call_class *call_class =
+        may_tune(choices, made->key, plan)
+            ? muster_tuning_find(tuning, plan, made->element_size_bytes)
+            : NULL;
+    if (call_class == NULL || !call_class->decided ||
+        !muster_select_considers(call_class->tuned.algorithm, plan, made->element_size_bytes,
+                                 &choices->model)) {
+        return false;
+    }
+    made->algorithm = call_class->tuned.algorithm;
+    return true;
 }
 
 /* Sets made->algorithm, and made->autotuning if later calls may get another one. */
@@ -33,15 +49,13 @@ static muster_status choose(struct muster_context *context, const struct muster_
         made->algorithm = key->algorithm;
         return MUSTER_OK;
     }
-    if (may_tune(context, key, plan)) {
+    if (context->tunes &&
+        muster_context_choose_tuned(&context->choices, &context->tuning, plan, made)) {
+        return MUSTER_OK;
+    }
+    if (context->tunes && may_tune(&context->choices, key, plan)) {
         const struct muster_call_class *call_class =
             muster_tuning_find(&context->tuning, plan, made->element_size_bytes);
-        if (call_class != NULL && call_class->decided &&
-            muster_select_considers(call_class->tuned.algorithm, plan, made->element_size_bytes,
-                                    &context->choices.model)) {
-            made->algorithm = call_class->tuned.algorithm;
-            return MUSTER_OK;
-        }
         made->autotuning =
             call_class != NULL ? !call_class->decided : !muster_tuning_is_full(&context->tuning);
     }

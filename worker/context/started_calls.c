@@ -391,6 +391,17 @@ void muster_started_calls_set_model(struct muster_started_calls *calls,
     free_idle(calls); /* their algorithms were chosen by other figures */
 }
 
+void muster_started_calls_tune(struct muster_started_calls *calls,
+                               const struct muster_tuned_list *list)
+{
+    AUTO_LOCK(&calls->mutex);
+    muster_tuning_clear(&calls->tuned);
+    if (list != NULL) {
+        muster_tuning_import(&calls->tuned, list);
+    }
+    free_idle(calls); /* their algorithms were chosen without it */
+}
+
 void muster_started_calls_share(struct muster_started_calls *calls,
                                 const struct muster_operation_group *group)
 {
@@ -411,6 +422,7 @@ void muster_started_calls_finish(struct muster_started_calls *calls)
         muster_started_call_free(each);
     }
     free_idle(calls);
+    muster_tuning_clear(&calls->tuned);
     muster_bound_ranges_finish(&calls->ranges);
     free(calls->key);
     pthread_mutex_destroy(&calls->mutex);

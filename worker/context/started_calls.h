@@ -18,6 +18,7 @@
 #include <sys/queue.h>
 
 #include "collectives/call/request_ranges.h"
+#include "collectives/select/tuning.h"
 #include "worker/context/algorithm_choice.h"
 #include "worker/context/context.h"
 #include "worker/executor/executor_group.h"
@@ -30,6 +31,7 @@ struct muster_started_calls {
     struct muster_progress_engine *engine; /* borrowed; NULL: no call can be started */
     pthread_mutex_t mutex;                 /* guards what follows */
     struct muster_choices choices;
+    struct muster_tuning tuned;           /* what was given; none is tried here */
     struct muster_request_key *key;       /* room for the key of any request */
     struct muster_bound_ranges ranges;    /* of the call that is being started */
     uint64_t sequence;                    /* of the last call */
@@ -53,6 +55,12 @@ void muster_started_calls_finish(struct muster_started_calls *calls);
 /* From now on algorithms are chosen by these figures. */
 void muster_started_calls_set_model(struct muster_started_calls *calls,
                                     const struct muster_cost_model *model);
+
+/* From now on algorithms are those of this list where it has any; NULL: nowhere. What blocking
+ * calls find out after that is not used: members may start a call before or after that is decided.
+ */
+void muster_started_calls_tune(struct muster_started_calls *calls,
+                               const struct muster_tuned_list *list);
 
 /* From now on the group, in its second part of the ranks' memory, performs group steps. No call is
  * in flight. */

@@ -50,11 +50,13 @@ static muster_status choose(struct muster_context *context, const struct muster_
         return muster_compression_choose(choices, own->key, plan, &own->launch.packing,
                                          &own->algorithm);
     }
-    if ((own->key->flags & MUSTER_KEY_NAMED) == 0) {
-        return muster_choices_make(choices, plan, own->element_size_bytes, &own->algorithm);
+    if ((own->key->flags & MUSTER_KEY_NAMED) != 0) {
+        own->algorithm = own->key->algorithm;
+        return MUSTER_OK;
     }
-    own->algorithm = own->key->algorithm;
-    return MUSTER_OK;
+    return muster_context_choose_tuned(choices, &context->started.tuned, plan, own)
+               ? MUSTER_OK
+               : muster_choices_make(choices, plan, own->element_size_bytes, &own->algorithm);
 }
 
 /* call->own holds its key and its launch. */
