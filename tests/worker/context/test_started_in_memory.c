@@ -259,6 +259,46 @@ static void group_steps_in_flight_send_no_message(void **state)
     group_finish(&group);
 }
 
+/* Two contexts of the same ranks: members start their calls in different orders, which only has to
+ * be the same within a context. */
+static void start_in_two(struct group_member *member, void *argument)
+{
+    enum { EACH = 20 };
+    static int64_t in[2 * EACH][1000];
+    static _Thread_local int64_t out[2 * EACH][1000];
+    struct muster_started_call *calls[2 * EACH];
+    (void)argument;
+    for (int i = 0; i < 2 * EACH; i++) {
+        bool first = (i < EACH) == (member->rank % 2 == 0);
+        const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                               .in = in[i],
+                                               .out = out[i],
+                                               .count = (size_t)(i % EACH * 50 + 1),
+                                               .type = MUSTER_INT64,
+                                               .op = MUSTER_SUM,
+                                               .deadline_ns = group_deadline()};
+        if (muster_context_start(member->contexts[first ? MUSTER_GLOBAL : MUSTER_LOCAL], &request,
+                                 &calls[i]) != MUSTER_OK) {
+            group_fail(member, "start: %s", muster_last_error());
+            return;
+        }
+    }
+    for (int i = 0; i < 2 * EACH; i++) {
+        if (muster_started_call_end(calls[i], NULL) != MUSTER_OK) {
+            group_fail(member, "call %d: %s", i, muster_last_error());
+        }
+    }
+}
+
+static void contexts_do_not_wait_for_each_other(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start_flat(&group, GROUP_MEMORY, 4);
+    group_each(&group, start_in_two, NULL);
+    group_finish(&group);
+}
+
 /* Failures ----------------------------------------------------------------------------------------
  */
 
@@ -426,6 +466,7 @@ int main(void)
         cmocka_unit_test(calls_of_all_kinds_take_turns_in_one_order),
         cmocka_unit_test(every_algorithm_is_right_in_flight),
         cmocka_unit_test(group_steps_in_flight_send_no_message),
+        cmocka_unit_test(contexts_do_not_wait_for_each_other),
         cmocka_unit_test(a_disagreement_ends_that_call_alone),
         cmocka_unit_test(a_call_that_a_member_never_starts_ends_at_its_limit),
         cmocka_unit_test(a_death_ends_all_calls_in_flight),
