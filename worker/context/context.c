@@ -118,6 +118,7 @@ void muster_context_destroy(struct muster_context *context)
     muster_point_to_point_destroy(atomic_load(&context->messages));
     muster_operation_cache_clear(&context->cache);
     muster_tuning_clear(&context->tuning);
+    muster_group_memory_destroy(context->shared.second);
     muster_group_memory_destroy(context->shared.memory);
     muster_topology_finish(&context->topology);
     muster_turns_finish(&context->turns);
@@ -191,6 +192,7 @@ void muster_context_tune(struct muster_context *context, const struct muster_tun
     if (list != NULL) {
         muster_tuning_import(&context->tuning, list);
     }
+    muster_started_calls_tune(&context->started, list);
 }
 
 void muster_context_tuned(struct muster_context *context, struct muster_tuned_list *ret_list)
@@ -207,6 +209,9 @@ void muster_context_set_shared(struct muster_context *context,
     AUTO_TURN(context);
     forget_operations(context); /* chosen without shared memory */
     context->shared = *shared;
+    struct muster_operation_group in_flight = shared->group;
+    in_flight.state = shared->second;
+    muster_started_calls_share(&context->started, &in_flight);
     muster_choices_clear(&context->choices);
     muster_tuning_clear(&context->tuning);
 }

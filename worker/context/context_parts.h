@@ -17,6 +17,8 @@
  *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
  *   autotune.c              calls that try algorithms
  *   started_calls.c         calls in flight
+ *   started_operation.c     their operations
+ *   started_device.c        their launches, on memory of the host or of a device
  *   point_to_point.c        messages, matched by message_matching.c: posted and ended
  *   message_arrivals.c      messages that come in
  *   message_calls.c         sends and receives, blocking or in flight
@@ -48,6 +50,7 @@ struct muster_context_memory {
     struct muster_group_memory *memory; /* owned; NULL: there is none */
     struct muster_memory_reach reach;
     struct muster_operation_group group; /* performs group steps in it */
+    struct muster_group_memory *second;  /* owned: its part for calls in flight */
 };
 
 struct muster_context {
@@ -108,14 +111,16 @@ MUSTER_CHECKED muster_status muster_context_fail(struct muster_context *context,
                                                  const struct muster_launch *launch,
                                                  muster_status status);
 
-/* made has its packing: if its launches are compressed, makes it and the plan count packs. */
-void muster_context_count_packs(const struct muster_context *context,
-                                struct muster_cached_operation *made, struct muster_plan *plan);
+/* Sets made->algorithm if the table has decided it for such calls. made has its key. */
+bool muster_context_choose_tuned(const struct muster_choices *choices, struct muster_tuning *tuning,
+                                 const struct muster_plan *plan,
+                                 struct muster_cached_operation *made);
 
-/* made, which has its algorithm and size of elements, gets an operation that runs by messages, and
- * the scratch and steps of that. */
+/* made, which has its algorithm, its packing and the size of elements, gets its operation, whose
+ * group step this group performs, and the scratch and steps of that. Changes the plan. */
 MUSTER_CHECKED muster_status muster_context_schedule(const struct muster_context *context,
-                                                     const struct muster_plan *plan,
+                                                     const struct muster_operation_group *group,
+                                                     struct muster_plan *plan,
                                                      struct muster_cached_operation *made);
 
 /* launch.c: gives the operation that was found last a number and runs it. flags: of struct
@@ -133,6 +138,11 @@ MUSTER_CHECKED muster_status muster_context_prepare(const struct muster_context 
                                                     const struct muster_cached_operation *cached,
                                                     struct muster_scratch *scratch,
                                                     struct muster_launch *ret_launch);
+
+/* launch.c: whether a call on memory of a device is direct (device_staging.h). */
+bool muster_context_may_be_direct(const struct muster_context *context,
+                                  const struct muster_request *request,
+                                  const struct muster_cached_operation *cached);
 
 /* launch.c: adds the span of a call that has succeeded to the timeline. */
 void muster_context_trace(const struct muster_context *context, const struct muster_launch *launch,

@@ -108,9 +108,7 @@ static muster_status launch_with(struct muster_context *context,
     TRY(muster_context_prepare(context, request, cached, &context->scratch, &launch));
     launch.call.flags |= flags;
     if (direct != NULL) {
-        const struct muster_device_pair *pair = &direct->pairs[0];
-        launch.in_memory = pair->in_on_device ? &pair->in_memory : NULL;
-        launch.out_memory = pair->out_on_device ? &pair->out_memory : NULL;
+        muster_device_call_bind(direct, &launch);
     }
     launch.sequence = ++context->sequence;
     muster_status status = run(context, cached, &launch, ret_suspect);
@@ -134,9 +132,9 @@ static muster_status launch_with(struct muster_context *context,
 
 /* One input that is neither scaled, copied in another order nor compressed, over links that read
  * memory of a device. */
-static bool may_be_direct(const struct muster_context *context,
-                          const struct muster_request *request,
-                          const struct muster_cached_operation *cached)
+bool muster_context_may_be_direct(const struct muster_context *context,
+                                  const struct muster_request *request,
+                                  const struct muster_cached_operation *cached)
 {
     bool scales = muster_request_prescale(request) != 1;
     return cached->operation != NULL && context->shared.memory == NULL &&
@@ -150,7 +148,8 @@ static __attribute__((noinline)) muster_status
 launch_on_device(struct muster_context *context, const struct muster_request *request,
                  const struct muster_cached_operation *cached, uint8_t flags, uint32_t *ret_suspect)
 {
-    struct muster_device_call call = {.direct = may_be_direct(context, request, cached),
+    struct muster_device_call call = {.direct =
+                                          muster_context_may_be_direct(context, request, cached),
                                       .timeline = muster_fabric_timeline(context->fabric)};
     muster_status status =
         muster_device_call_begin(&call, &context->staging, request, &cached->launch);

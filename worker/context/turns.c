@@ -5,7 +5,7 @@
 
 void muster_turns_init(struct muster_turns *turns)
 {
-    atomic_init(&turns->state, MUSTER_TURN_FREE);
+    atomic_init(&turns->state, MUSTER_TURNS_FREE);
     atomic_init(&turns->missed, false);
     muster_mutex_init(&turns->mutex);
     muster_condition_init(&turns->passed);
@@ -22,14 +22,14 @@ void muster_turns_finish(struct muster_turns *turns)
 static void set_state_locked(struct muster_turns *turns)
 {
     atomic_store(&turns->state,
-                 STAILQ_EMPTY(&turns->waiters) ? MUSTER_TURN_TAKEN : MUSTER_TURN_AWAITED);
+                 STAILQ_EMPTY(&turns->waiters) ? MUSTER_TURNS_TAKEN : MUSTER_TURNS_AWAITED);
 }
 
 bool muster_turns_acquire_slowly(struct muster_turns *turns, int64_t deadline_ns)
 {
     AUTO_LOCK(&turns->mutex);
     turns->waits++;
-    if (atomic_exchange(&turns->state, MUSTER_TURN_AWAITED) == MUSTER_TURN_FREE) {
+    if (atomic_exchange(&turns->state, MUSTER_TURNS_AWAITED) == MUSTER_TURNS_FREE) {
         set_state_locked(turns); /* nobody waits where the turn was free */
         return true;
     }
@@ -50,7 +50,7 @@ void muster_turns_pass(struct muster_turns *turns)
     AUTO_LOCK(&turns->mutex);
     struct muster_turn_waiter *first = STAILQ_FIRST(&turns->waiters);
     if (first == NULL) { /* it has given up */
-        atomic_store(&turns->state, MUSTER_TURN_FREE);
+        atomic_store(&turns->state, MUSTER_TURNS_FREE);
         return;
     }
     STAILQ_REMOVE_HEAD(&turns->waiters, next);

@@ -16,9 +16,9 @@
 #include <sys/queue.h>
 
 enum muster_turn_state {
-    MUSTER_TURN_FREE = 0,
-    MUSTER_TURN_TAKEN = 1,
-    MUSTER_TURN_AWAITED = 2, /* taken, and its end is to be told */
+    MUSTER_TURNS_FREE = 0,
+    MUSTER_TURNS_TAKEN = 1,
+    MUSTER_TURNS_AWAITED = 2, /* taken, and its end is to be told */
 };
 
 struct muster_turn_waiter {
@@ -46,16 +46,16 @@ void muster_turns_pass(struct muster_turns *turns);
  * ends by the deadline of its caller. */
 static inline bool muster_turns_acquire(struct muster_turns *turns, int64_t deadline_ns)
 {
-    unsigned expected = MUSTER_TURN_FREE;
-    return atomic_compare_exchange_strong_explicit(&turns->state, &expected, MUSTER_TURN_TAKEN,
+    unsigned expected = MUSTER_TURNS_FREE;
+    return atomic_compare_exchange_strong_explicit(&turns->state, &expected, MUSTER_TURNS_TAKEN,
                                                    memory_order_acquire, memory_order_relaxed) ||
            muster_turns_acquire_slowly(turns, deadline_ns);
 }
 
 static inline void muster_turns_release(struct muster_turns *turns)
 {
-    unsigned expected = MUSTER_TURN_TAKEN;
-    if (!atomic_compare_exchange_strong_explicit(&turns->state, &expected, MUSTER_TURN_FREE,
+    unsigned expected = MUSTER_TURNS_TAKEN;
+    if (!atomic_compare_exchange_strong_explicit(&turns->state, &expected, MUSTER_TURNS_FREE,
                                                  memory_order_release, memory_order_relaxed)) {
         muster_turns_pass(turns);
     }

@@ -255,12 +255,19 @@ bool muster_fabric_reads_devices(struct muster_fabric *fabric, uint64_t generati
 MUSTER_CHECKED muster_status muster_fabric_wait(struct muster_fabric *fabric, uint64_t generation,
                                                 const bool *finished, int64_t deadline_ns);
 
+/* When signatures are sent. Zeroed when an operation begins to wait; a thread that waits for short
+ * times, one after the other, keeps it. */
+struct muster_wait_clock {
+    int64_t signatures_delay_ns, signatures_due_ns;
+};
+
 /* The same for the transfers of one operation, the one of the key. After 50 ms the members that it
  * waits for are sent the operation's signature, and again after twice the time, at least every 10
  * s: members that call the operation with different arguments could otherwise all wait for each
  * other, and a link of RDMA notices the end of a host only when it sends. */
 MUSTER_CHECKED muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
                                                    const struct muster_message_key *operation,
+                                                   struct muster_wait_clock *clock,
                                                    const bool *finished, int64_t deadline_ns);
 
 /* Sets *finished, as a done function may, and ends the waits that wait for it. */

@@ -27,9 +27,9 @@ static const int64_t signatures_delay_max_ns = 10 * (int64_t)MUSTER_NS_PER_S;
 struct muster_waiter {
     const bool *finished;
     uint64_t generation;
-    const struct muster_operation_id *operation;    /* NULL: waits for something else */
-    int64_t signatures_delay_ns, signatures_due_ns; /* 0: the wait has just begun */
-    pthread_cond_t woken;                           /* while another thread is the leader */
+    const struct muster_operation_id *operation; /* NULL: waits for something else */
+    struct muster_wait_clock clock;              /* 0: the wait has just begun */
+    pthread_cond_t woken;                        /* while another thread is the leader */
     struct muster_waiter *next, *previous;
 };
 
@@ -321,17 +321,18 @@ static int64_t send_signatures_when_due(struct muster_fabric *fabric, struct mus
     if (waiter->operation == NULL) {
         return MUSTER_NEVER;
     }
-    if (waiter->signatures_due_ns == 0) {
-        waiter->signatures_delay_ns = SIGNATURES_DELAY_NS;
-        waiter->signatures_due_ns = now_ns + SIGNATURES_DELAY_NS;
-    } else if (now_ns >= waiter->signatures_due_ns) {
+    if (waiter->clock.signatures_due_ns == 0) {
+        waiter->clock.signatures_delay_ns = SIGNATURES_DELAY_NS;
+        waiter->clock.signatures_due_ns = now_ns + SIGNATURES_DELAY_NS;
+    } else if (now_ns >= waiter->clock.signatures_due_ns) {
         send_signatures(fabric, waiter->operation);
-        waiter->signatures_delay_ns = 2 * waiter->signatures_delay_ns < signatures_delay_max_ns
-                                          ? 2 * waiter->signatures_delay_ns
-                                          : signatures_delay_max_ns;
-        waiter->signatures_due_ns = now_ns + waiter->signatures_delay_ns;
+        waiter->clock.signatures_delay_ns =
+            2 * waiter->clock.signatures_delay_ns < signatures_delay_max_ns
+                ? 2 * waiter->clock.signatures_delay_ns
+                : signatures_delay_max_ns;
+        waiter->clock.signatures_due_ns = now_ns + waiter->clock.signatures_delay_ns;
     }
-    return waiter->signatures_due_ns;
+    return waiter->clock.signatures_due_ns;
 }
 
 /* Waits as a follower while another thread is the leader, and drives progress as the leader
@@ -411,12 +412,17 @@ muster_status muster_fabric_wait(struct muster_fabric *fabric, uint64_t generati
 
 muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
                                     const struct muster_message_key *operation,
-                                    const bool *finished, int64_t deadline_ns)
+                                    struct muster_wait_clock *clock, const bool *finished,
+                                    int64_t deadline_ns)
 {
     const struct muster_operation_id id = muster_key_operation(operation);
-    struct muster_waiter waiter = {
-        .finished = finished, .generation = operation->generation, .operation = &id};
-    return drive(fabric, &waiter, deadline_ns);
+    struct muster_waiter waiter = {.finished = finished,
+                                   .generation = operation->generation,
+                                   .operation = &id,
+                                   .clock = *clock};
+    muster_status status = drive(fabric, &waiter, deadline_ns);
+    *clock = waiter.clock;
+    return status;
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): the built-in function writes it */

@@ -90,7 +90,7 @@ static void *call(void *argument)
 static uint64_t count_callers(struct muster_context *context)
 {
     AUTO_LOCK(&context->turns.mutex);
-    return context->turns.waits + (atomic_load(&context->turns.state) != MUSTER_TURN_FREE);
+    return context->turns.waits + (atomic_load(&context->turns.state) != MUSTER_TURNS_FREE);
 }
 
 /* Starts the caller's thread and waits until it is in the queue. */

@@ -161,13 +161,6 @@ muster_status muster_group_check_reads(struct muster_group_run *run)
     return MUSTER_OK;
 }
 
-muster_status muster_group_end_reads(struct muster_group_run *run)
-{
-    TRY(muster_group_check_reads(run));
-    muster_group_finish_phase(run, MUSTER_GROUP_READS_DONE);
-    return muster_group_wait_for_phase_of_all(run, MUSTER_GROUP_READS_DONE);
-}
-
 /* Data ---------------------------------------------------------------------------------------- */
 
 static bool fits_announcement(uint64_t size_bytes)
@@ -311,12 +304,45 @@ muster_status muster_group_read_input(struct muster_group_run *run,
     return MUSTER_OK;
 }
 
-muster_status muster_group_reduce_to_output(struct muster_group_run *run,
-                                            const struct muster_group_exposure *exposure,
-                                            struct muster_span span)
+muster_status muster_group_reduce_to_output(struct muster_group_run *run, struct muster_span span)
 {
     struct muster_group_payloads payloads;
     struct muster_group_inputs inputs;
-    TRY(muster_group_find_inputs(run, exposure, &payloads, &inputs));
+    TRY(muster_group_find_inputs(run, &run->exposure, &payloads, &inputs));
     return muster_group_reduce(run, &inputs, span, run->streams, muster_group_output_at(run, 0));
+}
+
+/* Stages -------------------------------------------------------------------------------------- */
+
+muster_status muster_group_stage_expose(struct muster_group_run *run)
+{
+    return muster_group_expose(run, &run->exposure);
+}
+
+muster_status muster_group_stage_meet(struct muster_group_run *run)
+{
+    return muster_group_wait_for_all_announcements(run);
+}
+
+muster_status muster_group_stage_end_reads(struct muster_group_run *run)
+{
+    if (run->exposure.in_buffers) {
+        TRY(muster_group_check_reads(run));
+        muster_group_finish_phase(run, MUSTER_GROUP_READS_DONE);
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_group_stage_wait_for_reads(struct muster_group_run *run)
+{
+    return run->exposure.in_buffers
+               ? muster_group_wait_for_phase_of_all(run, MUSTER_GROUP_READS_DONE)
+               : MUSTER_OK;
+}
+
+muster_status muster_group_stage_finish_together(struct muster_group_run *run)
+{
+    return (run->launch->call.flags & MUSTER_CALL_FINISHES_TOGETHER) != 0
+               ? muster_group_wait_for_all_announcements(run)
+               : MUSTER_OK;
 }

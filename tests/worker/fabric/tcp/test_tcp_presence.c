@@ -62,9 +62,10 @@ static struct outcome wait_for_byte(struct rig *rig, uint64_t operation, uint32_
     struct rig_counter counter = {.left = 1};
     char byte = 0;
     uint32_t rank = 0;
+    struct muster_wait_clock clock = {0};
     struct muster_transfer receive = rig_receive(rig, 1, operation, &byte, 1);
     rig_post(rig, 0, &counter, &receive);
-    outcome.status = muster_fabric_wait_in(rig->fabrics[0], &key, &counter.finished,
+    outcome.status = muster_fabric_wait_in(rig->fabrics[0], &key, &clock, &counter.finished,
                                            muster_clock_after_ms(wait_ms));
     outcome.status = outcome.status == MUSTER_OK ? counter.status : outcome.status;
     outcome.lost = muster_fabric_lost_peer(rig->fabrics[0], rig->generation, &rank, outcome.reason);
