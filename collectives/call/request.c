@@ -89,10 +89,8 @@ static uint32_t promise_flags(const struct muster_request *request)
 
 static uint32_t compression_flags(const struct muster_request *request)
 {
-    uint32_t compression = (uint32_t)request->compression;
     return muster_compresses(request->compression)
-               ? (compression < MUSTER_COMPRESSION_COUNT ? compression : UINT8_MAX)
-                     << MUSTER_KEY_COMPRESSION_SHIFT
+               ? (uint32_t)request->compression << MUSTER_KEY_COMPRESSION_SHIFT
                : 0U;
 }
 
@@ -105,6 +103,10 @@ muster_status muster_request_key(const struct muster_request *request, uint32_t 
     /* Integers, and the smallest and largest of floats, are the same in any order. */
     bool ordered = request->reproducible && reduces && muster_type_is_float(request->type) &&
                    request->op != MUSTER_MIN && request->op != MUSTER_MAX;
+    if ((unsigned)request->compression >= MUSTER_COMPRESSION_COUNT) { /* the flags have no room */
+        return muster_error_set(MUSTER_INVALID, "%s: there is no compression %u",
+                                muster_collective_name(collective), (unsigned)request->compression);
+    }
     ret_key->count = barrier ? 0 : request->count;
     ret_key->collective = collective;
     ret_key->root = muster_collective_has_root(collective) ? request->root : 0;

@@ -28,12 +28,14 @@ bool muster_session_is_inherited(const struct muster_session *session)
 
 muster_status muster_session_check_process(const struct muster_session *session)
 {
-    return muster_session_is_inherited(session)
-               ? muster_error_set(MUSTER_INVALID,
-                                  "job %s: this process was forked from a member: it must not use "
-                                  "the session of its parent",
-                                  session->settings.job)
-               : MUSTER_OK;
+    if (!muster_session_is_inherited(session)) {
+        return MUSTER_OK;
+    }
+    return muster_error_set(MUSTER_INVALID,
+                            "%s%s: this process was forked from a member: it must not use the "
+                            "session of its parent",
+                            session->without_service ? "communicator" : "job ",
+                            session->without_service ? "" : session->settings.job);
 }
 
 void muster_session_set_stage_locked(struct muster_session *session,
