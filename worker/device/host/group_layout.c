@@ -29,12 +29,6 @@ static size_t size_of(uint32_t ranks)
     return PARTS * part_bytes(ranks);
 }
 
-struct muster_group_rank_slot *
-muster_group_layout_rank_slot(const struct muster_group_layout *layout, uint32_t rank)
-{
-    return (struct muster_group_rank_slot *)(void *)layout->base + rank;
-}
-
 char *muster_group_layout_staging_area(const struct muster_group_layout *layout, uint32_t rank,
                                        uint64_t sequence)
 {

@@ -85,8 +85,12 @@ struct muster_group_layout
 muster_group_layout_second_part(const struct muster_group_layout *layout);
 void muster_group_layout_finish(struct muster_group_layout *layout);
 
-struct muster_group_rank_slot *
-muster_group_layout_rank_slot(const struct muster_group_layout *layout, uint32_t rank);
+static inline struct muster_group_rank_slot *
+muster_group_layout_rank_slot(const struct muster_group_layout *layout, uint32_t rank)
+{
+    return (struct muster_group_rank_slot *)(void *)layout->base + rank;
+}
+
 /* Of MUSTER_GROUP_STAGING_BYTES. */
 char *muster_group_layout_staging_area(const struct muster_group_layout *layout, uint32_t rank,
                                        uint64_t sequence);
