@@ -33,27 +33,52 @@ muster_status muster_session_check_process(const struct muster_session *session)
                : MUSTER_OK;
 }
 
+/* Without the mutex, as long as a generation runs: this is a part of every small call's time. */
 muster_status muster_session_hold_generation(struct muster_session *session)
 {
     TRY(muster_session_check_process(session));
-    AUTO_LOCK(&session->mutex);
-    if (session->stage == MUSTER_STAGE_LEFT) {
-        return muster_session_ended_error_locked(session);
-    }
-    if (session->stage != MUSTER_STAGE_RUNNING) {
-        return muster_error_set(MUSTER_REJOIN, "job %s: the membership is changing",
-                                session->settings.job);
-    }
-    session->active_calls++;
-    return MUSTER_OK;
+    do {
+        uint32_t calls = atomic_load_explicit(&session->active_calls, memory_order_relaxed);
+        while ((calls & MUSTER_CALLS_CLOSED) == 0) {
+            if (atomic_compare_exchange_weak(&session->active_calls, &calls, calls + 1)) {
+                return MUSTER_OK;
+            }
+        }
+        AUTO_LOCK(&session->mutex);
+        if (session->stage == MUSTER_STAGE_LEFT) {
+            return muster_session_ended_error_locked(session);
+        }
+        if (session->stage != MUSTER_STAGE_RUNNING) {
+            return muster_error_set(MUSTER_REJOIN, "job %s: the membership is changing",
+                                    session->settings.job);
+        }
+    } while (true); /* it has begun to run meanwhile */
 }
 
+/* The last call of a generation that is over leaves under the mutex: whoever waits for it may free
+ * the session afterwards. */
 void muster_session_release_generation(struct muster_session *session)
 {
+    uint32_t calls = atomic_load_explicit(&session->active_calls, memory_order_relaxed);
+    while ((calls & MUSTER_CALLS_CLOSED) == 0) {
+        if (atomic_compare_exchange_weak(&session->active_calls, &calls, calls - 1)) {
+            return;
+        }
+    }
     AUTO_LOCK(&session->mutex);
-    session->active_calls--;
-    if (session->active_calls == 0 && session->stage != MUSTER_STAGE_RUNNING) {
+    if (((atomic_fetch_sub(&session->active_calls, 1) - 1) & ~MUSTER_CALLS_CLOSED) == 0) {
         (void)pthread_cond_broadcast(&session->changed);
+    }
+}
+
+void muster_session_set_stage_locked(struct muster_session *session,
+                                     enum muster_session_stage stage)
+{
+    session->stage = stage;
+    if (stage == MUSTER_STAGE_RUNNING) {
+        (void)atomic_fetch_and(&session->active_calls, ~MUSTER_CALLS_CLOSED);
+    } else {
+        (void)atomic_fetch_or(&session->active_calls, MUSTER_CALLS_CLOSED);
     }
 }
 

@@ -20,6 +20,10 @@ MUSTER_CHECKED muster_status muster_session_check_process(const struct muster_se
 MUSTER_CHECKED muster_status muster_session_hold_generation(struct muster_session *session);
 void muster_session_release_generation(struct muster_session *session);
 
+/* The stage says whether calls may hold the generation; with session->mutex. */
+void muster_session_set_stage_locked(struct muster_session *session,
+                                     enum muster_session_stage stage);
+
 /* MUSTER_ENDED with the reason why this member is out of the job. */
 MUSTER_CHECKED muster_status
 muster_session_ended_error_locked(const struct muster_session *session);

@@ -37,6 +37,7 @@ static struct muster_session *create(void)
     muster_session_sets_init(session);
     muster_figures_init(&session->figures);
     muster_random_uuid(session->member);
+    atomic_init(&session->active_calls, MUSTER_CALLS_CLOSED);
     session->forks = muster_fork_guard_forks();
     return session;
 }

@@ -32,6 +32,9 @@ enum muster_session_stage {
                                    no collective may begin before that */
 };
 
+/* A bit of active_calls: the stage is not RUNNING, so no further call may hold the generation. */
+#define MUSTER_CALLS_CLOSED (UINT32_C(1) << 31)
+
 /* A generation as this member sees it. Written with rejoin_mutex held and no active calls, so it
  * does not change while a call holds the generation. */
 struct muster_generation {
@@ -80,9 +83,9 @@ struct muster_session {
     struct muster_session_sets sets;
 
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* any of the following */
-    enum muster_session_stage stage;
-    uint32_t active_calls; /* that hold the generation */
+    pthread_cond_t changed;          /* any of the following */
+    enum muster_session_stage stage; /* set by muster_session_set_stage_locked() */
+    _Atomic uint32_t active_calls;   /* that hold the generation; and MUSTER_CALLS_CLOSED */
     bool closing;
     bool rejoin_due;       /* the generation was revoked, or a call in it returned MUSTER_REJOIN */
     bool declared_dead;    /* by the service: the process joins again as a new member */

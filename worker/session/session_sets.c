@@ -63,10 +63,8 @@ static struct muster_context *take_idle(struct muster_session_sets *sets)
  * retired context. */
 static bool hold_alone(struct muster_session *session)
 {
-    AUTO_LOCK(&session->mutex);
-    bool alone = session->stage == MUSTER_STAGE_RUNNING && session->active_calls == 0;
-    session->active_calls += alone;
-    return alone;
+    uint32_t none = 0;
+    return atomic_compare_exchange_strong(&session->active_calls, &none, 1);
 }
 
 void muster_session_reap_sets(struct muster_session *session)
