@@ -153,7 +153,7 @@ struct muster_message_call {
     uint32_t peer;    /* RECEIVE: or MUSTER_ANY_SOURCE */
     uint32_t tag;     /* RECEIVE: or MUSTER_ANY_TAG */
     int32_t priority; /* SEND: of its segments */
-    int64_t deadline_ns;
+    uint32_t timeout_ms;
     muster_message *ret_message; /* RECEIVE: is written when it has succeeded; or NULL */
 };
 

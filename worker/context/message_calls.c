@@ -154,9 +154,13 @@ muster_status muster_context_message(struct muster_context *context,
     *ret_suspect = UINT32_MAX;
     TRY(muster_message_call_check(context, what));
     TRY(muster_context_messages(context, &messages));
+    if (muster_message_send_or_receive_now(messages, what)) {
+        return MUSTER_OK;
+    }
     if (!muster_message_request_start(messages, what, NULL, &request)) {
-        muster_status status = muster_fabric_wait(context->fabric, context->generation,
-                                                  &request.finished, what->deadline_ns);
+        muster_status status =
+            muster_fabric_wait(context->fabric, context->generation, &request.finished,
+                               muster_clock_after_ms(what->timeout_ms));
         if (status != MUSTER_OK) {
             muster_message_request_give_up(&request, status);
         }

@@ -61,22 +61,6 @@ void muster_stored_message_free(struct muster_point_to_point *messages,
 /* Posting ---------------------------------------------------------------------------------------
  */
 
-/* The call of a message, as its frames carry it. */
-static struct muster_call call_of(const struct muster_message_call *what)
-{
-    return (struct muster_call){
-        .type = (uint8_t)what->type, .root = what->tag, .count = what->count};
-}
-
-static struct muster_message_key key_of(const struct muster_context *context, uint64_t number)
-{
-    return (struct muster_message_key){.generation = context->generation,
-                                       .sequence = MUSTER_ANNOUNCED_SEQUENCE,
-                                       .context = context->number | MUSTER_ANNOUNCED_CONTEXT,
-                                       .ordinal = (uint32_t)number,
-                                       .lane = (uint16_t)(number >> 32)};
-}
-
 static muster_status post_send(struct muster_message_request *request)
 {
     struct muster_point_to_point *messages = request->owner;
@@ -84,9 +68,9 @@ static muster_status post_send(struct muster_message_request *request)
     const struct muster_message_call *what = &request->what;
     struct message_peer *peer = &messages->peers[what->peer];
     uint64_t element_size_bytes = muster_type_size_bytes(what->type);
-    request->call = call_of(what);
+    request->call = muster_message_wire_call(what);
     request->transfer = (struct muster_transfer){
-        .key = key_of(context, peer->sent),
+        .key = muster_message_key_of(context, peer->sent),
         .call = &request->call,
         .direction = MUSTER_SEND,
         .peer = muster_context_global_rank(context, what->peer),
@@ -137,8 +121,8 @@ static muster_status send_to_oneself(struct muster_message_request *request)
     *stored = (struct stored_message){
         .arrived = {.source = what->peer, .tag = what->tag, .number = number},
         .announced = {.peer = muster_context_global_rank(context, what->peer),
-                      .key = key_of(context, number),
-                      .call = call_of(what),
+                      .key = muster_message_key_of(context, number),
+                      .call = muster_message_wire_call(what),
                       .size_bytes = what->count * muster_type_size_bytes(what->type)},
         .own_send = request};
     muster_message_matching_add(&messages->matching, &stored->arrived);

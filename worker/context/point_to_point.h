@@ -68,6 +68,11 @@ MUSTER_CHECKED muster_status muster_context_messages(struct muster_context *cont
 MUSTER_CHECKED muster_status muster_message_call_check(const struct muster_context *context,
                                                        const struct muster_message_call *what);
 
+/* Sends or receives a small message at once, without a request, where that is possible. False:
+ * nothing has happened. May poll for some microseconds. */
+bool muster_message_send_or_receive_now(struct muster_point_to_point *messages,
+                                        const struct muster_message_call *what);
+
 /* Begins a send or a receive. True: it is finished already, with any status. */
 bool muster_message_request_start(struct muster_point_to_point *messages,
                                   const struct muster_message_call *what, bool *awake,

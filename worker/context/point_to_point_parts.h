@@ -13,6 +13,23 @@ static inline uint32_t muster_context_global_rank(const struct muster_context *c
     return context->order.peers != NULL ? context->order.peers[rank] : context->ranks[rank];
 }
 
+/* The call of a message, as its frames carry it. */
+static inline struct muster_call muster_message_wire_call(const struct muster_message_call *what)
+{
+    return (struct muster_call){
+        .type = (uint8_t)what->type, .root = what->tag, .count = what->count};
+}
+
+static inline struct muster_message_key muster_message_key_of(const struct muster_context *context,
+                                                              uint64_t number)
+{
+    return (struct muster_message_key){.generation = context->generation,
+                                       .sequence = MUSTER_ANNOUNCED_SEQUENCE,
+                                       .context = context->number | MUSTER_ANNOUNCED_CONTEXT,
+                                       .ordinal = (uint32_t)number,
+                                       .lane = (uint16_t)(number >> 32)};
+}
+
 /* A message that has no receive yet. */
 struct stored_message {
     struct muster_arrived_message arrived; /* its first member */
@@ -36,9 +53,10 @@ struct muster_point_to_point {
     struct message_peer *peers; /* [size] by rank of the context */
     uint32_t *ranks_by_global;  /* [global_count] UINT32_MAX: not in the context */
     uint32_t global_count;
-    uint32_t ended_count; /* peers that have ended */
-    uint32_t lost_rank;   /* the first one that has not said goodbye; UINT32_MAX: none */
-    uint64_t own_bytes;   /* of copies */
+    uint32_t ended_count;          /* peers that have ended */
+    uint32_t lost_rank;            /* the first one that has not said goodbye; UINT32_MAX: none */
+    uint64_t own_bytes;            /* of copies */
+    _Atomic uint64_t direct_count; /* sends and receives that were done at once */
     TAILQ_HEAD(muster_pending_messages, muster_message_request) pending;
     muster_status broken; /* why nothing can be sent or received any more; MUSTER_OK: it can */
     char broken_text[MUSTER_ERROR_MAX];

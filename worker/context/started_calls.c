@@ -402,7 +402,7 @@ static muster_status launch_message_locked(struct muster_point_to_point *message
     launch->sequence = MUSTER_ANNOUNCED_SEQUENCE;
     launch->context = call->context->number | MUSTER_ANNOUNCED_CONTEXT;
     launch->deadline_ns = MUSTER_NEVER; /* the engine has a limit */
-    call->in_flight.limit_ns = limit_of(what->deadline_ns);
+    call->in_flight.limit_ns = (int64_t)what->timeout_ms * MUSTER_NS_PER_MS;
     call->in_flight.finished = &call->message->finished;
     call->in_flight.complete = complete_message;
     (void)muster_message_request_start(messages, what, muster_progress_engine_flag(calls->engine),

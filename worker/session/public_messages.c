@@ -1,6 +1,5 @@
 /* The public functions of point to point: each becomes a message call, which the context of the
  * scope checks. */
-#include "worker/base/clock.h"
 #include "worker/base/option_parse.h"
 #include "worker/base/status.h"
 #include "worker/session/failure_handling.h"
@@ -8,7 +7,7 @@
 #include "worker/session/operations.h"
 #include "worker/session/scopes.h"
 
-/* Fills in the deadline and the priority. */
+/* Fills in the limit and the priority. */
 static muster_status prepare(const struct muster_session *session,
                              const muster_call_options *options, struct muster_message_call *what)
 {
@@ -24,7 +23,7 @@ static muster_status prepare(const struct muster_session *session,
         what->priority = complete.priority;
         timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
     }
-    what->deadline_ns = muster_clock_after_ms(timeout_ms);
+    what->timeout_ms = timeout_ms;
     return MUSTER_OK;
 }
 
