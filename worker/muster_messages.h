@@ -74,6 +74,16 @@ MUSTER_STATUS muster_receive_start(muster_session *session, muster_scope scope, 
                                    uint32_t tag, const muster_call_options *options,
                                    muster_message *ret_message, muster_operation *ret_operation);
 
+/* The same as persistent operations (see there): muster_start() starts them again and again, and
+ * muster_detach() frees them. */
+MUSTER_STATUS muster_send_init(muster_session *session, muster_scope scope, const void *data,
+                               size_t count, muster_type type, uint32_t to, uint32_t tag,
+                               const muster_call_options *options, muster_operation *ret_operation);
+MUSTER_STATUS muster_receive_init(muster_session *session, muster_scope scope, void *data,
+                                  size_t capacity_count, muster_type type, uint32_t from,
+                                  uint32_t tag, const muster_call_options *options,
+                                  muster_message *ret_message, muster_operation *ret_operation);
+
 /* Whether such a message has arrived and waits for a receive: *ret_found is 1 or 0, and
  * *ret_message says which one it is. Does not block. */
 MUSTER_STATUS muster_probe(muster_session *session, muster_scope scope, uint32_t from, uint32_t tag,

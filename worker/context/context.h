@@ -170,6 +170,11 @@ MUSTER_CHECKED muster_status muster_context_start_message(struct muster_context 
                                                           const struct muster_message_call *what,
                                                           struct muster_started_call **ret_call);
 
+/* The same as a call that can be started any number of times (muster_started_call_start()). */
+MUSTER_CHECKED muster_status muster_context_make_persistent_message(
+    struct muster_context *context, const struct muster_message_call *what,
+    struct muster_started_call **ret_call);
+
 /* Whether a message of this source and tag waits for a receive. Does not block. */
 MUSTER_CHECKED muster_status muster_context_probe(struct muster_context *context, uint32_t source,
                                                   uint32_t tag, bool *ret_found,

@@ -5,6 +5,7 @@
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/operations.h"
+#include "worker/session/public_call.h"
 #include "worker/session/scopes.h"
 
 /* Fills in the limit and the priority. */
@@ -45,32 +46,33 @@ static muster_status run(struct muster_session *session, muster_scope scope,
 }
 
 static muster_status start(struct muster_session *session, muster_scope scope,
-                           const muster_call_options *options, struct muster_message_call *what,
-                           muster_operation *ret_operation)
+                           struct muster_call_form form, struct muster_message_call *what)
 {
-    TRY(prepare(session, options, what));
-    if (ret_operation == NULL) {
+    TRY(prepare(session, form.options, what));
+    if (form.ret_operation == NULL) {
         return muster_error_set(MUSTER_INVALID, "%s: ret_operation is NULL",
                                 what->direction == MUSTER_SEND ? "send" : "receive");
     }
-    const struct muster_start message = {.message = what};
-    return muster_session_start(session, scope, &message, ret_operation);
+    const struct muster_start message = {.message = what,
+                                         .persistent = form.kind == MUSTER_CALL_MAKES_PERSISTENT};
+    return muster_session_start(session, scope, &message, form.ret_operation);
 }
 
 /* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_send(muster_session *session, muster_scope scope, const void *data,
+static muster_status send(muster_session *session, muster_scope scope, const void *data,
                           size_t count, muster_type type, uint32_t to, uint32_t tag,
-                          const muster_call_options *options)
+                          struct muster_call_form form)
 {
     struct muster_message_call what = {
         .direction = MUSTER_SEND, .in = data, .count = count, .type = type, .peer = to, .tag = tag};
-    return run(session, scope, options, &what);
+    return form.kind == MUSTER_CALL_BLOCKS ? run(session, scope, form.options, &what)
+                                           : start(session, scope, form, &what);
 }
 
 /* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_receive(muster_session *session, muster_scope scope, void *data,
+static muster_status receive(muster_session *session, muster_scope scope, void *data,
                              size_t capacity_count, muster_type type, uint32_t from, uint32_t tag,
-                             const muster_call_options *options, muster_message *ret_message)
+                             muster_message *ret_message, struct muster_call_form form)
 {
     struct muster_message_call what = {.direction = MUSTER_RECEIVE,
                                        .out = data,
@@ -79,34 +81,42 @@ muster_status muster_receive(muster_session *session, muster_scope scope, void *
                                        .peer = from,
                                        .tag = tag,
                                        .ret_message = ret_message};
-    return run(session, scope, options, &what);
+    return form.kind == MUSTER_CALL_BLOCKS ? run(session, scope, form.options, &what)
+                                           : start(session, scope, form, &what);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
-muster_status muster_send_start(muster_session *session, muster_scope scope, const void *data,
-                                size_t count, muster_type type, uint32_t to, uint32_t tag,
-                                const muster_call_options *options, muster_operation *ret_operation)
+/* NOLINTBEGIN(readability-function-size): as many as such functions have in the field */
+MUSTER_CALL_FORMS(send,
+                  MUSTER_CALL_LIST(const void *data, size_t count, muster_type type, uint32_t to,
+                                   uint32_t tag),
+                  MUSTER_CALL_LIST(data, count, type, to, tag))
+
+muster_status muster_receive(muster_session *session, muster_scope scope, void *data,
+                             size_t capacity_count, muster_type type, uint32_t from, uint32_t tag,
+                             const muster_call_options *options, muster_message *ret_message)
 {
-    struct muster_message_call what = {
-        .direction = MUSTER_SEND, .in = data, .count = count, .type = type, .peer = to, .tag = tag};
-    return start(session, scope, options, &what, ret_operation);
+    return receive(session, scope, data, capacity_count, type, from, tag, ret_message,
+                   (struct muster_call_form){MUSTER_CALL_BLOCKS, options, NULL});
 }
 
-/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
 muster_status muster_receive_start(muster_session *session, muster_scope scope, void *data,
                                    size_t capacity_count, muster_type type, uint32_t from,
                                    uint32_t tag, const muster_call_options *options,
                                    muster_message *ret_message, muster_operation *ret_operation)
 {
-    struct muster_message_call what = {.direction = MUSTER_RECEIVE,
-                                       .out = data,
-                                       .count = capacity_count,
-                                       .type = type,
-                                       .peer = from,
-                                       .tag = tag,
-                                       .ret_message = ret_message};
-    return start(session, scope, options, &what, ret_operation);
+    return receive(session, scope, data, capacity_count, type, from, tag, ret_message,
+                   (struct muster_call_form){MUSTER_CALL_STARTS, options, ret_operation});
 }
+
+muster_status muster_receive_init(muster_session *session, muster_scope scope, void *data,
+                                  size_t capacity_count, muster_type type, uint32_t from,
+                                  uint32_t tag, const muster_call_options *options,
+                                  muster_message *ret_message, muster_operation *ret_operation)
+{
+    return receive(session, scope, data, capacity_count, type, from, tag, ret_message,
+                   (struct muster_call_form){MUSTER_CALL_MAKES_PERSISTENT, options, ret_operation});
+}
+/* NOLINTEND(readability-function-size) */
 
 muster_status muster_probe(muster_session *session, muster_scope scope, uint32_t from, uint32_t tag,
                            int *ret_found, muster_message *ret_message)

@@ -78,6 +78,84 @@ static void mix_with_collectives(struct crew_member *member)
     }
 }
 
+/* A persistent send and receive of a small message, and of a long one, started again and again; in
+ * the middle of it blocking messages take their places in the order. */
+static void start_again_and_again(struct crew_member *member)
+{
+    static int32_t data[MEMBERS][2][LONG];
+    const size_t counts[] = {10, LONG};
+    uint32_t rank = muster_rank(member->session, MUSTER_GLOBAL);
+    for (int kind = 0; kind < 2; kind++) {
+        size_t count = counts[kind];
+        int32_t *out = data[member->index][0];
+        int32_t *in = data[member->index][1];
+        muster_message message = {.count = 0};
+        muster_operation sends = 0;
+        muster_operation receives = 0;
+        MEMBER_OK(member, muster_send_init(member->session, MUSTER_GLOBAL, out, count, MUSTER_INT32,
+                                           rank ^ 1, 5, NULL, &sends));
+        MEMBER_OK(member,
+                  muster_receive_init(member->session, MUSTER_GLOBAL, in, LONG, MUSTER_INT32,
+                                      rank ^ 1, MUSTER_ANY_TAG, NULL, &message, &receives));
+        MEMBER_CHECK(member, muster_wait(sends) == MUSTER_INVALID);
+        for (int32_t round = 0; round < 30; round++) {
+            int32_t single = -1;
+            out[count - 1] = (int32_t)rank * 1000 + round;
+            in[count - 1] = -1;
+            MEMBER_OK(member, muster_start(receives));
+            MEMBER_OK(member, muster_start(sends));
+            MEMBER_CHECK(member, muster_start(sends) == MUSTER_INVALID);
+            MEMBER_OK(member, muster_send(member->session, MUSTER_GLOBAL, &round, 1, MUSTER_INT32,
+                                          rank ^ 1, 6, NULL));
+            MEMBER_OK(member, muster_wait(receives));
+            MEMBER_OK(member, muster_receive(member->session, MUSTER_GLOBAL, &single, 1,
+                                             MUSTER_INT32, rank ^ 1, 6, NULL, NULL));
+            MEMBER_OK(member, muster_wait(sends));
+            MEMBER_CHECK(member, single == round && message.tag == 5 && message.count == count);
+            MEMBER_CHECK(member, in[count - 1] == (int32_t)(rank ^ 1) * 1000 + round);
+        }
+        MEMBER_OK(member, muster_detach(sends));
+        MEMBER_OK(member, muster_detach(receives));
+        MEMBER_CHECK(member, muster_start(sends) == MUSTER_INVALID);
+    }
+    MEMBER_OK(member, muster_barrier(member->session, MUSTER_GLOBAL, NULL));
+}
+
+/* Nobody sends what rank 0 waits for: it reports the member, and all go on in a new generation. */
+static void wait_in_vain(struct crew_member *member)
+{
+    int32_t value = 0;
+    uint64_t before = muster_generation(member->session);
+    muster_call_options options;
+    muster_call_options_init(&options);
+    options.timeout_ms = 100;
+    if (muster_rank(member->session, MUSTER_GLOBAL) == 0) {
+        MEMBER_CHECK(member, muster_receive(member->session, MUSTER_GLOBAL, &value, 1, MUSTER_INT32,
+                                            1, 0, &options, NULL) == MUSTER_REJOIN);
+        MEMBER_CHECK(member, strstr(muster_last_error(), "the deadline passed") != NULL);
+    } else {
+        MEMBER_CHECK(member, muster_receive(member->session, MUSTER_GLOBAL, &value, 1, MUSTER_INT32,
+                                            MUSTER_ANY_SOURCE, 1, NULL, NULL) == MUSTER_REJOIN);
+    }
+    MEMBER_OK(member, muster_rejoin(member->session));
+    MEMBER_CHECK(member, muster_generation(member->session) > before);
+    send_around(member);
+}
+
+/* A persistent receive ends with its generation. */
+static void persist_beyond_the_generation(struct crew_member *member)
+{
+    int32_t value = 0;
+    muster_operation receives = 0;
+    MEMBER_OK(member, muster_receive_init(member->session, MUSTER_GLOBAL, &value, 1, MUSTER_INT32,
+                                          0, 5, NULL, NULL, &receives));
+    wait_in_vain(member);
+    MEMBER_CHECK(member, muster_start(receives) == MUSTER_INVALID);
+    MEMBER_CHECK(member, strstr(muster_last_error(), "has ended with its generation") != NULL);
+    MEMBER_OK(member, muster_detach(receives));
+    MEMBER_OK(member, muster_barrier(member->session, MUSTER_GLOBAL, NULL));
+}
+
 /* A message is found before it is received, and has the size that its receive needs. A receive in
  * flight outlives a wait that gives up. */
 static void probe_and_detach(struct crew_member *member)
@@ -151,27 +229,6 @@ static void use_wrongly(struct crew_member *member)
     MEMBER_OK(member, muster_barrier(session, MUSTER_GLOBAL, NULL));
 }
 
-/* Nobody sends what rank 0 waits for: it reports the member, and all go on in a new generation. */
-static void wait_in_vain(struct crew_member *member)
-{
-    int32_t value = 0;
-    uint64_t before = muster_generation(member->session);
-    muster_call_options options;
-    muster_call_options_init(&options);
-    options.timeout_ms = 100;
-    if (muster_rank(member->session, MUSTER_GLOBAL) == 0) {
-        MEMBER_CHECK(member, muster_receive(member->session, MUSTER_GLOBAL, &value, 1, MUSTER_INT32,
-                                            1, 0, &options, NULL) == MUSTER_REJOIN);
-        MEMBER_CHECK(member, strstr(muster_last_error(), "the deadline passed") != NULL);
-    } else {
-        MEMBER_CHECK(member, muster_receive(member->session, MUSTER_GLOBAL, &value, 1, MUSTER_INT32,
-                                            MUSTER_ANY_SOURCE, 1, NULL, NULL) == MUSTER_REJOIN);
-    }
-    MEMBER_OK(member, muster_rejoin(member->session));
-    MEMBER_CHECK(member, muster_generation(member->session) > before);
-    send_around(member);
-}
-
 static void run_members(const char *job, crew_function function)
 {
     struct crew crew = {
@@ -190,6 +247,18 @@ static void messages_and_collectives_are_in_flight_together(void **state)
 {
     (void)state;
     run_members("mixed", mix_with_collectives);
+}
+
+static void persistent_messages_are_started_again(void **state)
+{
+    (void)state;
+    run_members("again", start_again_and_again);
+}
+
+static void a_persistent_receive_ends_with_its_generation(void **state)
+{
+    (void)state;
+    run_members("beyond", persist_beyond_the_generation);
 }
 
 static void a_probe_finds_a_message_and_a_detached_receive_gets_one(void **state)
@@ -215,6 +284,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_go_around_in_every_scope),
         cmocka_unit_test(messages_and_collectives_are_in_flight_together),
+        cmocka_unit_test(persistent_messages_are_started_again),
+        cmocka_unit_test(a_persistent_receive_ends_with_its_generation),
         cmocka_unit_test(a_probe_finds_a_message_and_a_detached_receive_gets_one),
         cmocka_unit_test(wrong_arguments_are_named),
         cmocka_unit_test(a_receive_whose_deadline_passes_ends_the_generation),
