@@ -27,6 +27,7 @@ typedef struct muster_message {
     uint32_t tag;
     size_t count; /* elements */
     muster_type type;
+    uint64_t taken; /* its number, if muster_take() has taken it; otherwise 0 */
 } muster_message;
 
 /* A message has a tag, 0 to UINT32_MAX - 1, and goes from one rank of a scope to another one, or to
@@ -84,10 +85,22 @@ MUSTER_STATUS muster_receive_init(muster_session *session, muster_scope scope, v
                                   uint32_t tag, const muster_call_options *options,
                                   muster_message *ret_message, muster_operation *ret_operation);
 
-/* Whether such a message has arrived and waits for a receive: *ret_found is 1 or 0, and
- * *ret_message says which one it is. Does not block. */
+/* Waits until such a message has arrived and waits for a receive, at most timeout_ms; 0: does not
+ * block. *ret_found is 1 or 0, and *ret_message says which one it is. The message stays where it
+ * is: another thread may receive it first. */
 MUSTER_STATUS muster_probe(muster_session *session, muster_scope scope, uint32_t from, uint32_t tag,
-                           int *ret_found, muster_message *ret_message);
+                           uint32_t timeout_ms, int *ret_found, muster_message *ret_message);
+
+/* The same, and takes the message, as MPI's matched probe does: no other receive and no probe sees
+ * it any more. It is to be received by muster_receive_taken(), in the same scope; until then it
+ * counts as one that waits at the receiver. */
+MUSTER_STATUS muster_take(muster_session *session, muster_scope scope, uint32_t from, uint32_t tag,
+                          uint32_t timeout_ms, int *ret_found, muster_message *ret_message);
+
+/* Receives the message that was taken. Blocks, if it is a long one. */
+MUSTER_STATUS muster_receive_taken(muster_session *session, muster_scope scope, void *data,
+                                   size_t capacity_count, muster_type type,
+                                   const muster_message *taken, const muster_call_options *options);
 
 #ifdef __cplusplus
 }

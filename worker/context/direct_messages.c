@@ -72,7 +72,8 @@ bool muster_message_send_or_receive_now(struct muster_point_to_point *messages,
 {
     struct muster_fabric *fabric = messages->context->fabric;
     bool done = false;
-    if (what->peer == MUSTER_ANY_SOURCE || what->peer == messages->context->rank) {
+    if (what->peer == MUSTER_ANY_SOURCE || what->peer == messages->context->rank ||
+        what->taken != 0) {
         return false;
     }
     muster_fabric_begin_posting(fabric);

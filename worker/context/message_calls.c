@@ -107,13 +107,12 @@ static muster_status prefix(const struct muster_message_request *request,
         peer, tag, context->name, (unsigned long long)context->generation);
 }
 
-/* As for collectives: which rank is suspected, and whether the fault is this process's own. */
-static muster_status judge(const struct muster_context *context,
-                           const struct muster_message_request *request, uint32_t *ret_suspect)
+/* As for collectives: which rank is suspected, and whether the fault is this process's own. The
+ * error text is that of the status. */
+static muster_status judge(const struct muster_context *context, muster_status status,
+                           uint32_t *ret_suspect)
 {
     char reason[MUSTER_REASON_SIZE];
-    muster_status status = muster_error_set(request->status, "%s", request->text);
-    *ret_suspect = request->suspect;
     if (status != MUSTER_REJOIN) {
         return status;
     }
@@ -141,7 +140,9 @@ muster_status muster_message_request_end(struct muster_message_request *request,
     if (request->status == MUSTER_INVALID) {
         muster_fabric_poll(context->fabric); /* the sender, too, is to learn of it */
     }
-    return prefix(request, context, judge(context, request, ret_suspect));
+    *ret_suspect = request->suspect;
+    muster_status status = muster_error_set(request->status, "%s", request->text);
+    return prefix(request, context, judge(context, status, ret_suspect));
 }
 
 /* The blocking form ---------------------------------------------------------------------------- */
@@ -168,17 +169,19 @@ muster_status muster_context_message(struct muster_context *context,
     return muster_message_request_end(&request, ret_suspect);
 }
 
-muster_status muster_context_probe(struct muster_context *context, uint32_t source, uint32_t tag,
-                                   bool *ret_found, muster_message *ret_message)
+muster_status muster_context_probe(struct muster_context *context,
+                                   const struct muster_message_probe *what, bool *ret_found,
+                                   muster_message *ret_message, uint32_t *ret_suspect)
 {
+    *ret_suspect = UINT32_MAX;
+    const char *name = what->takes ? "take" : "probe";
     struct muster_point_to_point *messages = NULL;
-    TRY(check_peer(context, "probe", false, source, tag));
+    TRY(check_peer(context, name, false, what->source, what->tag));
     TRY(muster_context_messages(context, &messages));
-    muster_fabric_poll(context->fabric);
-    muster_status status =
-        muster_point_to_point_probe(messages, source, tag, ret_found, ret_message);
+    muster_status status = muster_point_to_point_probe(messages, what, ret_found, ret_message);
     return status == MUSTER_OK
                ? MUSTER_OK
-               : muster_error_prefix(status, "probe (context %s, generation %llu)", context->name,
+               : muster_error_prefix(judge(context, status, ret_suspect),
+                                     "%s (context %s, generation %llu)", name, context->name,
                                      (unsigned long long)context->generation);
 }

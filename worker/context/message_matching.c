@@ -167,6 +167,17 @@ muster_message_matching_post(struct muster_message_matching *matching,
     return message;
 }
 
+struct muster_arrived_message *
+muster_message_matching_take(struct muster_message_matching *matching, uint32_t source,
+                             uint32_t tag)
+{
+    struct muster_arrived_message *message = muster_message_matching_find(matching, source, tag);
+    if (message != NULL) {
+        TAILQ_REMOVE(&matching->arrived, message, order);
+    }
+    return message;
+}
+
 void muster_message_matching_withdraw(struct muster_message_matching *matching,
                                       struct muster_waiting_receive *receive)
 {

@@ -101,6 +101,11 @@ struct muster_arrived_message *
 muster_message_matching_find(const struct muster_message_matching *matching, uint32_t source,
                              uint32_t tag);
 
+/* The same, taken out of its list. */
+struct muster_arrived_message *
+muster_message_matching_take(struct muster_message_matching *matching, uint32_t source,
+                             uint32_t tag);
+
 /* Removes a waiting receive. */
 void muster_message_matching_withdraw(struct muster_message_matching *matching,
                                       struct muster_waiting_receive *receive);

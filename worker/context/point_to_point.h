@@ -15,6 +15,8 @@
  *                it fits, but type or size not   the message is refused, or if its data are under
  *                                                way, received and dropped; then INVALID
  *                a link ends, or all links have  REJOIN, if the receive waits for them
+ *   a message    is taken (a matched probe)      out of the matching: only the receive that names
+ *                                                its number gets it
  *   all          a deadline passes, or the       broken: all end with REJOIN, and so do later ones
  *                generation is over
  *
@@ -82,9 +84,9 @@ bool muster_message_request_start(struct muster_point_to_point *messages,
  * the messages of the context, unless the request is finished. It is finished afterwards. */
 void muster_message_request_give_up(struct muster_message_request *request, muster_status status);
 
-/* As muster_context_probe() does, without moving anything. */
+/* As muster_context_probe() does. */
 MUSTER_CHECKED muster_status muster_point_to_point_probe(struct muster_point_to_point *messages,
-                                                         uint32_t source, uint32_t tag,
+                                                         const struct muster_message_probe *what,
                                                          bool *ret_found,
                                                          muster_message *ret_message);
 

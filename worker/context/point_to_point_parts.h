@@ -33,10 +33,17 @@ static inline struct muster_message_key muster_message_key_of(const struct muste
 /* A message that has no receive yet. */
 struct stored_message {
     struct muster_arrived_message arrived; /* its first member */
+    uint64_t taken;                        /* its number among those taken; 0: not taken */
     struct muster_announcement announced;
     /* Of a message to oneself: its send, which waits; or NULL, and this is a copy of the data. */
     struct muster_message_request *own_send;
     void *own_copy;
+};
+
+/* A thread that waits for a message without receiving it. */
+struct message_observer {
+    bool awake; /* it is to look again */
+    TAILQ_ENTRY(message_observer) order;
 };
 
 /* What is known of a rank of the context. */
@@ -58,6 +65,9 @@ struct muster_point_to_point {
     uint64_t own_bytes;            /* of copies */
     _Atomic uint64_t direct_count; /* sends and receives that were done at once */
     TAILQ_HEAD(muster_pending_messages, muster_message_request) pending;
+    TAILQ_HEAD(muster_message_observers, message_observer) observers;
+    struct muster_arrived_messages taken; /* out of the matching, and not received */
+    uint64_t last_taken;                  /* number */
     muster_status broken; /* why nothing can be sent or received any more; MUSTER_OK: it can */
     char broken_text[MUSTER_ERROR_MAX];
 };
@@ -81,6 +91,16 @@ void muster_messages_deliver(struct muster_point_to_point *messages, uint32_t so
 /* Why a receive from this source, which finds no message, need not wait; NULL: it waits. */
 const char *muster_messages_find_end(const struct muster_point_to_point *messages, uint32_t source);
 muster_message muster_stored_message_describe(const struct stored_message *stored);
+/* A message has arrived, a link has ended, or the messages are broken. */
+static inline void muster_messages_wake_observers(struct muster_point_to_point *messages)
+{
+    struct message_observer *each = NULL;
+    TAILQ_FOREACH(each, &messages->observers, order)
+    {
+        __atomic_store_n(&each->awake, true, __ATOMIC_SEQ_CST);
+    }
+}
+
 /* The functions of the listener. */
 void muster_messages_announced(struct muster_announcement_listener *listener,
                                const struct muster_announcement *announced);

@@ -118,26 +118,62 @@ muster_status muster_receive_init(muster_session *session, muster_scope scope, v
 }
 /* NOLINTEND(readability-function-size) */
 
-muster_status muster_probe(muster_session *session, muster_scope scope, uint32_t from, uint32_t tag,
-                           int *ret_found, muster_message *ret_message)
+muster_status muster_receive_taken(muster_session *session, muster_scope scope, void *data,
+                                   size_t capacity_count, muster_type type,
+                                   const muster_message *taken, const muster_call_options *options)
 {
+    if (taken == NULL || taken->taken == 0) {
+        return muster_error_set(MUSTER_INVALID, "receive: the message %s",
+                                taken == NULL ? "is NULL" : "was not taken by muster_take()");
+    }
+    struct muster_message_call what = {.direction = MUSTER_RECEIVE,
+                                       .out = data,
+                                       .count = capacity_count,
+                                       .type = type,
+                                       .peer = taken->source,
+                                       .tag = taken->tag,
+                                       .taken = taken->taken};
+    return run(session, scope, options, &what);
+}
+
+static muster_status probe(struct muster_session *session, muster_scope scope,
+                           const struct muster_message_probe *what, int *ret_found,
+                           muster_message *ret_message)
+{
+    const char *name = what->takes ? "take" : "probe";
     bool found = false;
+    uint32_t suspect = UINT32_MAX;
     muster_message message = {.count = 0};
     struct muster_context *context = NULL;
     if (ret_found == NULL || ret_message == NULL) {
-        return muster_error_set(MUSTER_INVALID, "probe: %s is NULL",
+        return muster_error_set(MUSTER_INVALID, "%s: %s is NULL", name,
                                 ret_found == NULL ? "ret_found" : "ret_message");
     }
     TRY(muster_session_hold_generation(session));
     uint64_t generation = session->generation.number;
     muster_status status = muster_session_context(session, scope, &context);
-    status = status == MUSTER_OK ? muster_context_probe(context, from, tag, &found, &message)
-                                 : muster_error_prefix(status, "probe");
+    status = status == MUSTER_OK ? muster_context_probe(context, what, &found, &message, &suspect)
+                                 : muster_error_prefix(status, "%s", name);
     muster_session_release_generation(session);
-    TRY(muster_session_handle_result(session, generation, status, UINT32_MAX));
+    TRY(muster_session_handle_result(session, generation, status, suspect));
     *ret_found = found ? 1 : 0;
     if (found) {
         *ret_message = message;
     }
     return MUSTER_OK;
+}
+
+muster_status muster_probe(muster_session *session, muster_scope scope, uint32_t from, uint32_t tag,
+                           uint32_t timeout_ms, int *ret_found, muster_message *ret_message)
+{
+    const struct muster_message_probe what = {.source = from, .tag = tag, .timeout_ms = timeout_ms};
+    return probe(session, scope, &what, ret_found, ret_message);
+}
+
+muster_status muster_take(muster_session *session, muster_scope scope, uint32_t from, uint32_t tag,
+                          uint32_t timeout_ms, int *ret_found, muster_message *ret_message)
+{
+    const struct muster_message_probe what = {
+        .source = from, .tag = tag, .takes = true, .timeout_ms = timeout_ms};
+    return probe(session, scope, &what, ret_found, ret_message);
 }

@@ -158,6 +158,25 @@ static void post(struct world *world, uint32_t source, uint32_t tag)
     }
 }
 
+/* As a receive that does not wait. */
+static void take(struct world *world, uint32_t source, uint32_t tag)
+{
+    struct model *model = &world->model;
+    int found = model_find(model, source, tag);
+    struct muster_arrived_message *got =
+        muster_message_matching_take(&world->matching, source, tag);
+    assert_int_equal(got != NULL ? ((struct message *)got)->index : NONE, found);
+    if (found == NONE) {
+        return;
+    }
+    int index = model->receive_count++;
+    model->receives[index].source = source;
+    model->receives[index].tag = tag;
+    model->receives[index].message = found;
+    model->messages[found].receive = index;
+    world->receives[index] = (struct receive){.index = index, .message = found};
+}
+
 /* Whether the next message of the source may go to a receive past the records: nothing waits for
  * anything, and nothing that came in is ahead of it. */
 static bool model_awaits_next(const struct model *model, uint32_t source, uint32_t tag)
@@ -236,9 +255,9 @@ static void end(struct world *world)
 }
 
 /* Events: messages 0 to 2 of source 0 and message 0 of source 1, each with tag 0 or 1, and receives
- * with each pattern; and receives from source 0 that get its next message at once. All histories of
- * this length. */
-enum { EVENTS = 8 + 9 + 2, HISTORY = 5 };
+ * with each pattern; receives from source 0 that get its next message at once; and a take of any
+ * message. All histories of this length. */
+enum { EVENTS = 8 + 9 + 2 + 1, HISTORY = 5 };
 
 static void do_event(struct world *world, unsigned event)
 {
@@ -250,8 +269,10 @@ static void do_event(struct world *world, unsigned event)
         come_in(world, 1, 0, event % 2);
     } else if (event < 17) {
         post(world, sources[(event - 8) / 3], tags[(event - 8) % 3]);
-    } else {
+    } else if (event < 19) {
         pass(world, 0, tags[event - 17]);
+    } else {
+        take(world, MUSTER_ANY_SOURCE, MUSTER_ANY_TAG);
     }
 }
 
@@ -293,7 +314,7 @@ static void long_histories_match_as_the_model_does(void **state)
         for (int i = 0; i < RECORDS_MAX / 2; i++) {
             uint32_t tag = test_random_below(&seed, tags + 1);
             uint32_t source = test_random_below(&seed, SOURCES + 1);
-            switch (test_random(&seed) % 6) {
+            switch (test_random(&seed) % 7) {
             case 0:
             case 1:
                 source = source % SOURCES;
@@ -308,6 +329,10 @@ static void long_histories_match_as_the_model_does(void **state)
                 break;
             case 4:
                 pass(world, source % SOURCES, tag == tags ? MUSTER_ANY_TAG : tag);
+                break;
+            case 5:
+                take(world, source == SOURCES ? MUSTER_ANY_SOURCE : source,
+                     tag == tags ? MUSTER_ANY_TAG : tag);
                 break;
             default:
                 if (world->model.receive_count > 0) {
