@@ -45,9 +45,10 @@ typedef struct muster_message {
  * receive's capacity: otherwise the message is dropped, and the receive is MUSTER_INVALID, whose
  * error names both; so is the send, unless it has returned. Later messages are not affected.
  *
- * Buffers are memory of the host. Of the options only timeout_ms and priority count. A call that
- * takes longer, for example because the other rank has no such call, is MUSTER_REJOIN, as
- * collectives are: it ends all messages of the scope in this generation.
+ * Buffers of the blocking forms may be memory of a device: such messages are copied through memory
+ * of the host. Those of operations are memory of the host. Of the options only timeout_ms and
+ * priority count. A call that takes longer, for example because the other rank has no such call, is
+ * MUSTER_REJOIN, as collectives are: it ends all messages of the scope in this generation.
  *
  * Errors: MUSTER_INVALID (a bad argument, or as above), MUSTER_REJOIN (the other rank, or any rank
  * for MUSTER_ANY_SOURCE, has died; the other rank, or all ranks, have left; the membership has

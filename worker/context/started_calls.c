@@ -11,6 +11,7 @@
 #include "worker/context/compression_choice.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/local_work.h"
+#include "worker/context/message_staging.h"
 #include "worker/context/ranges.h"
 #include "worker/trace/timeline.h"
 
@@ -411,6 +412,7 @@ static muster_status make_message(struct muster_context *context,
     struct muster_point_to_point *messages = NULL;
     TRY(check_engine(context));
     TRY(muster_message_call_check(context, what));
+    TRY(muster_message_call_check_on_host(what));
     TRY(muster_context_messages(context, &messages));
     struct muster_started_call *call = calloc(1, sizeof *call);
     struct muster_message_request *message = calloc(1, sizeof *message);
