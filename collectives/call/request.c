@@ -2,10 +2,16 @@
 #include "collectives/call/request.h"
 
 #include <endian.h>
+#include <string.h>
 #include <zlib.h>
 
 #include "collectives/algorithms/algorithm.h"
 #include "worker/base/status.h"
+
+static bool same_text(const char *one, const char *other)
+{
+    return one == NULL || other == NULL ? one == other : strcmp(one, other) == 0;
+}
 
 bool muster_request_repeats(const struct muster_request *request,
                             const struct muster_request *before)
@@ -20,7 +26,8 @@ bool muster_request_repeats(const struct muster_request *request,
            request->user_data == before->user_data && request->prescale == before->prescale &&
            request->postscale == before->postscale && request->factors_set == before->factors_set &&
            request->buffer_count == before->buffer_count && request->inputs == before->inputs &&
-           request->outputs == before->outputs && request->algorithm == before->algorithm &&
+           request->outputs == before->outputs &&
+           same_text(request->algorithm, before->algorithm) &&
            request->compression == before->compression && request->untuned == before->untuned &&
            request->reproducible == before->reproducible &&
            request->keep_input == before->keep_input &&

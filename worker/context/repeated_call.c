@@ -2,6 +2,7 @@
 #include "worker/context/repeated_call.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "collectives/reduce/reduce.h"
 #include "worker/context/context_parts.h"
@@ -21,7 +22,7 @@ static bool has_lists(const struct muster_request *request)
 {
     return request->ranges != NULL || request->in_ranges != NULL || request->out_ranges != NULL ||
            request->in_counts != NULL || request->out_counts != NULL || request->buffer_count > 0 ||
-           request->algorithm != NULL || request->op == MUSTER_USER;
+           request->op == MUSTER_USER;
 }
 
 static bool has_local_work(const struct muster_cached_operation *cached,
@@ -42,8 +43,13 @@ void muster_repeated_call_note(struct muster_context *context, const struct must
         muster_devices_active()) {
         return;
     }
-    context->repeated =
+    struct muster_repeated_call *repeated = &context->repeated;
+    *repeated =
         (struct muster_repeated_call){.cached = cached, .request = *request, .launch = *launch};
+    if (request->algorithm != NULL) {
+        (void)snprintf(repeated->algorithm, sizeof repeated->algorithm, "%s", request->algorithm);
+        repeated->request.algorithm = repeated->algorithm;
+    }
 }
 
 muster_status muster_repeated_call_run(struct muster_context *context,

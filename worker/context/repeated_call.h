@@ -8,6 +8,7 @@
 #ifndef MUSTER_WORKER_CONTEXT_REPEATED_CALL_H
 #define MUSTER_WORKER_CONTEXT_REPEATED_CALL_H
 
+#include "collectives/algorithms/algorithm.h"
 #include "collectives/call/request.h"
 
 struct muster_cached_operation;
@@ -17,6 +18,7 @@ struct muster_context;
 struct muster_repeated_call {
     const struct muster_cached_operation *cached; /* borrowed; NULL: there is none */
     struct muster_request request;
+    char algorithm[MUSTER_ALGORITHM_NAME_SIZE]; /* the request's; the caller's text may change */
     struct muster_launch launch;
 };
 

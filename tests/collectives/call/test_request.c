@@ -28,7 +28,7 @@ static struct muster_request example(void)
                                    .postscale = 2.5,
                                    .factors_set = 1,
                                    .buffer_count = 7,
-                                   .algorithm = &buffer[24],
+                                   .algorithm = "ring",
                                    .deadline_ns = 5,
                                    .priority = -3};
 }
@@ -45,9 +45,21 @@ static void a_request_repeats_one_that_differs_in_its_deadline_only(void **state
     assert_true(muster_request_repeats(&request, &before));
     request.deadline_ns = 6;
     assert_true(muster_request_repeats(&request, &before));
+    const char same[] = "ring";
+    request.algorithm = same;
+    assert_true(muster_request_repeats(&request, &before));
+    request.algorithm = "rings";
+    assert_false(muster_request_repeats(&request, &before));
+    request.algorithm = NULL;
+    assert_false(muster_request_repeats(&request, &before));
+    assert_false(muster_request_repeats(&before, &request));
 
     size_t ignored = 0;
+    const size_t algorithm = offsetof(struct muster_request, algorithm);
     for (size_t i = 0; i < SIZE; i++) {
+        if (i >= algorithm && i < algorithm + sizeof before.algorithm) {
+            continue;
+        }
         memcpy(&request, &before, SIZE);
         ((unsigned char *)&request)[i] ^= 1;
         ignored += muster_request_repeats(&request, &before);
