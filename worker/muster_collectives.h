@@ -212,6 +212,10 @@ MUSTER_STATUS muster_alltoallv(muster_session *session, muster_scope scope, cons
  * member's buffers are reduced to one first, in their order; then the members' results are reduced,
  * and the result is copied to all of `outs`.
  *
+ * All of these buffers have `count` elements, as they are added element by element. Tensors of
+ * different lengths, one behind the other as if they were one buffer, are for
+ * muster_allreduce_ranges().
+ *
  * In place: outs[i] == ins[i] for every i. Otherwise no output may overlap another buffer. The same
  * input may be given several times. */
 MUSTER_STATUS muster_allreduce_buffers(muster_session *session, muster_scope scope,
@@ -230,6 +234,15 @@ MUSTER_STATUS muster_reduce_scatter_buffers(muster_session *session, muster_scop
                                             const void *const *ins, void *const *outs,
                                             size_t buffer_count, size_t count, muster_type type,
                                             muster_op op, const muster_call_options *options);
+
+/* The same with blocks of different sizes: block i of each of `ins` has counts[i] elements, and
+ * each of `outs` has counts[rank]. In place: outs[i] == this rank's block of ins[i], for every i.
+ */
+MUSTER_STATUS muster_reduce_scatterv_buffers(muster_session *session, muster_scope scope,
+                                             const void *const *ins, void *const *outs,
+                                             size_t buffer_count, const size_t *counts,
+                                             muster_type type, muster_op op,
+                                             const muster_call_options *options);
 
 /* A broadcast for members with several buffers each: buffers[0] of the root is copied to all
  * buffers of all members, the root's own included. buffer_count is 1 to 64 and may differ between

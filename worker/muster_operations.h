@@ -48,6 +48,12 @@ MUSTER_STATUS muster_reduce_scatter_buffers_start(muster_session *session, muste
                                                   muster_type type, muster_op op,
                                                   const muster_call_options *options,
                                                   muster_operation *ret_operation);
+MUSTER_STATUS muster_reduce_scatterv_buffers_start(muster_session *session, muster_scope scope,
+                                                   const void *const *ins, void *const *outs,
+                                                   size_t buffer_count, const size_t *counts,
+                                                   muster_type type, muster_op op,
+                                                   const muster_call_options *options,
+                                                   muster_operation *ret_operation);
 MUSTER_STATUS muster_broadcast_buffers_start(muster_session *session, muster_scope scope,
                                              void *const *buffers, size_t buffer_count,
                                              size_t count, muster_type type, uint32_t root,
@@ -137,6 +143,12 @@ MUSTER_STATUS muster_reduce_scatter_buffers_init(muster_session *session, muster
                                                  muster_type type, muster_op op,
                                                  const muster_call_options *options,
                                                  muster_operation *ret_operation);
+MUSTER_STATUS muster_reduce_scatterv_buffers_init(muster_session *session, muster_scope scope,
+                                                  const void *const *ins, void *const *outs,
+                                                  size_t buffer_count, const size_t *counts,
+                                                  muster_type type, muster_op op,
+                                                  const muster_call_options *options,
+                                                  muster_operation *ret_operation);
 MUSTER_STATUS muster_broadcast_buffers_init(muster_session *session, muster_scope scope,
                                             void *const *buffers, size_t buffer_count, size_t count,
                                             muster_type type, uint32_t root,
