@@ -275,8 +275,9 @@ typedef struct muster_range {
  *
  * The ranges of a list must not overlap, except those of `ins`, or of `outs`, that are the same
  * list: in place is when both lists have the same ranges. Otherwise no range of `ins` may overlap
- * one of `outs`. The lists are borrowed until the call returns, and are memory of the host, as are
- * the ranges.
+ * one of `outs`. The lists are memory of the host, borrowed until the call returns. Each range may
+ * be memory of the host or lie within one allocation of a device; those of devices are copied to
+ * the host before the call and back after it, one by one.
  *
  * Blocks and fails as muster_allreduce() does. MUSTER_INVALID also names a wrong range by its
  * number. */

@@ -11,6 +11,7 @@
  *   local_work.c            what a rank does alone before and after that
  *   scratch.c               memory that a launch needs, kept for the next one
  *   ranges.c                calls on several ranges
+ *   staged_ranges.c         those of them that are memory of a device
  *   device_staging.c        buffers that are memory of a device
  *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
  *   autotune.c              calls that try algorithms
@@ -34,6 +35,7 @@
 #include "worker/context/context.h"
 #include "worker/context/device_staging.h"
 #include "worker/context/point_to_point.h"
+#include "worker/context/ranges.h"
 #include "worker/context/scratch.h"
 #include "worker/context/started_calls.h"
 #include "worker/device/host/group_memory.h"
@@ -74,7 +76,7 @@ struct muster_context {
     struct muster_tuning tuning;
     struct muster_scratch scratch;
     struct muster_scratch staging;       /* of calls on memory of a device */
-    struct muster_bound_ranges ranges;   /* of the present call */
+    struct muster_call_ranges ranges;    /* of the present call */
     struct muster_context_memory shared; /* shared.memory is NULL where the ranks share none */
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];

@@ -11,7 +11,6 @@
 #include "worker/context/compression_choice.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/local_work.h"
-#include "worker/context/ranges.h"
 #include "worker/trace/timeline.h"
 
 enum {
@@ -29,9 +28,9 @@ struct muster_started_call {
     const void **inputs;           /* [list_size] */
     void **outputs;
     uint32_t list_size;
-    struct muster_bound_ranges ranges; /* of the request */
-    int64_t started_ns;                /* for the timeline */
-    bool persistent;                   /* stays with its owner between its starts */
+    struct muster_call_ranges ranges; /* of the request */
+    int64_t started_ns;               /* for the timeline */
+    bool persistent;                  /* stays with its owner between its starts */
     bool detached;
     TAILQ_ENTRY(muster_started_call) order;
 };
@@ -53,7 +52,7 @@ static void free_call(struct muster_started_call *call)
     free(call->scratch.memory);
     free(call->inputs);
     free(call->outputs);
-    muster_bound_ranges_finish(&call->ranges);
+    muster_call_ranges_finish(&call->ranges);
     free(call->own.key);
     free(call->message);
     free(call);
@@ -190,6 +189,10 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
         status = muster_local_end(&call->request, &call->own.order_of_blocks, launch);
     }
     if (status == MUSTER_OK) {
+        status = muster_staged_ranges_store(&call->ranges.staged,
+                                            muster_fabric_timeline(context->fabric));
+    }
+    if (status == MUSTER_OK) {
         atomic_fetch_add(&context->progress, 1);
         muster_context_trace(context, launch, call->started_ns);
         return MUSTER_OK;
@@ -267,15 +270,6 @@ static int64_t limit_of(int64_t deadline_ns)
     return deadline_ns == MUSTER_NEVER ? MUSTER_NEVER : deadline_ns - muster_clock_ns();
 }
 
-/* Ranges are bound before the call is found, whose lists they become. */
-static void take_ranges(struct muster_started_calls *calls, struct muster_started_call *call)
-{
-    const struct muster_bound_ranges bound = calls->ranges;
-    calls->ranges = call->ranges;
-    call->ranges = bound;
-    muster_request_move_ranges(&call->request, &calls->ranges, &call->ranges);
-}
-
 /* A call that is ready to be launched. */
 static muster_status make_call_locked(struct muster_context *context,
                                       const struct muster_request *request,
@@ -284,8 +278,9 @@ static muster_status make_call_locked(struct muster_context *context,
     struct muster_started_calls *calls = &context->started;
     struct muster_started_call *call = NULL;
     struct muster_request bound;
+    calls->ranges.staged.active = false;
     if (request->ranges != NULL) {
-        TRY(muster_context_bind_ranges(request, &calls->ranges, &bound));
+        TRY(muster_context_bind_ranges(context, request, &calls->ranges, &bound));
         request = &bound;
     }
     TRY(muster_request_key(request, context->topology.ranks, calls->key));
@@ -298,7 +293,8 @@ static muster_status make_call_locked(struct muster_context *context,
     call->detached = false;
     call->persistent = false;
     muster_status status = copy_request(call, request);
-    take_ranges(calls, call);
+    /* Ranges are bound before the call is found, whose lists they become. */
+    muster_call_ranges_move(&call->request, &calls->ranges, &call->ranges);
     if (status != MUSTER_OK) {
         free_call(call);
         return status;
@@ -316,7 +312,9 @@ static muster_status launch_locked(struct muster_started_calls *calls,
 {
     struct muster_context *context = call->context;
     struct muster_launch *launch = &call->in_flight.launch;
-    call->started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
+    struct muster_timeline *timeline = muster_fabric_timeline(context->fabric);
+    call->started_ns = muster_timeline_clock(timeline);
+    TRY(muster_staged_ranges_fetch(&call->ranges.staged, timeline));
     TRY(muster_context_prepare(context, &call->request, &call->own, &call->scratch, launch));
     launch->context |= CONTEXT_BIT;
     launch->deadline_ns = MUSTER_NEVER; /* the engine has a limit */
@@ -546,7 +544,7 @@ void muster_started_calls_finish(struct muster_started_calls *calls)
         free_call(each);
     }
     free_idle(calls);
-    muster_bound_ranges_finish(&calls->ranges);
+    muster_call_ranges_finish(&calls->ranges);
     free(calls->key);
     pthread_mutex_destroy(&calls->mutex);
 }

@@ -16,9 +16,9 @@
 #include <pthread.h>
 #include <sys/queue.h>
 
-#include "collectives/call/request_ranges.h"
 #include "worker/context/algorithm_choice.h"
 #include "worker/context/context.h"
+#include "worker/context/ranges.h"
 #include "worker/executor/progress_engine.h"
 
 TAILQ_HEAD(muster_started_call_list, muster_started_call);
@@ -29,7 +29,7 @@ struct muster_started_calls {
     pthread_mutex_t mutex;                 /* guards what follows */
     struct muster_choices choices;
     struct muster_request_key *key;       /* room for the key of any request */
-    struct muster_bound_ranges ranges;    /* of the call that is being started */
+    struct muster_call_ranges ranges;     /* of the call that is being started */
     uint64_t sequence;                    /* of the last call */
     struct muster_started_call_list idle; /* most recently used first */
     uint32_t idle_count;
