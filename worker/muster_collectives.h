@@ -208,7 +208,8 @@ MUSTER_STATUS muster_alltoallv(muster_session *session, muster_scope scope, cons
 
 /* An allreduce for members with several buffers each, for example one for each device: outs[i] = op
  * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and may
- * differ between members, except for AVERAGE, which divides by the number of all buffers. A
+ * differ between members. Only AVERAGE, which divides by the number of all buffers, needs the same
+ * on all; where it differs, SUM with a postscale of 1 / the number of all buffers is the average. A
  * member's buffers are reduced to one first, in their order; then the members' results are reduced,
  * and the result is copied to all of `outs`.
  *

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "tests/support/crew.h"
@@ -141,6 +142,30 @@ static void check_allreduce(struct crew_member *member, muster_scope scope)
     check_sums(member, &buffers, 0, buffers.total);
 }
 
+/* The average of different numbers of buffers. */
+static void check_average(struct crew_member *member, muster_scope scope)
+{
+    muster_session *session = member->session;
+    struct buffers buffers;
+    double values[BUFFERS_MAX];
+    double results[BUFFERS_MAX] = {0};
+    const void *ins[BUFFERS_MAX] = {&values[0], &values[1], &values[2]};
+    void *outs[BUFFERS_MAX] = {&results[0], &results[1], &results[2]};
+    prepare(&buffers, session, scope);
+    for (size_t b = 0; b < buffers.n; b++) {
+        values[b] = buffers.in[b][0];
+    }
+    muster_call_options options;
+    muster_call_options_init(&options);
+    options.postscale = 1.0 / buffers.inputs;
+    MEMBER_OK(member, muster_allreduce_buffers(session, scope, ins, outs, buffers.n, 1,
+                                               MUSTER_FLOAT64, MUSTER_SUM, &options));
+    double average = sum_of_all(&buffers, 0) / (double)buffers.inputs;
+    for (size_t b = 0; b < buffers.n; b++) {
+        MEMBER_CHECK(member, fabs(results[b] - average) < 1e-9);
+    }
+}
+
 static void check_broadcast(struct crew_member *member, muster_scope scope)
 {
     muster_session *session = member->session;
@@ -162,6 +187,7 @@ static void check_scopes(struct crew_member *member)
     for (muster_scope scope = MUSTER_GLOBAL; scope <= MUSTER_CROSS; scope++) {
         check_reduce_scatterv(member, scope);
         check_allreduce(member, scope);
+        check_average(member, scope);
         check_broadcast(member, scope);
     }
 }
