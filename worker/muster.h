@@ -206,8 +206,11 @@ typedef struct muster_options {
     const char *algorithm;
     /* MUSTER_JOIN_TIMEOUT_MS: how long joining may take. Default: 60,000. */
     uint32_t join_timeout_ms;
-    /* MUSTER_CALL_TIMEOUT_MS: how long a collective may take. One that takes longer reports the
-     * member that it waits for to the service, and returns MUSTER_REJOIN. Default: 60,000. */
+    /* MUSTER_CALL_TIMEOUT_MS: how long a collective may keep its caller waiting while the members
+     * that it waits for are there: they run, compute or are stopped. One that takes longer reports
+     * the member that it waits for to the service, and returns MUSTER_REJOIN (MUSTER_ENDED without
+     * a service). A member whose process is gone or that is cut off ends it within seconds, at most
+     * a minute, whatever this says. Default: 600,000. */
     uint32_t call_timeout_ms;
     /* MUSTER_LEAVE_ON_SIGTERM: SIGTERM, if it has its default action, becomes a planned leave at
      * the next commit. Default: 1. */
@@ -368,9 +371,10 @@ MUSTER_API uint64_t muster_generation(const muster_session *session);
  * time. Blocks until all members have created it.
  *
  * Errors: MUSTER_INVALID (a bad name or list; the name is in use; or the members disagree about the
- * list: the error has the sizes and checksums of both lists, and all members that take part get it,
- * those with another list, too), MUSTER_REJOIN (a member died, left, or did not create the set
- * within call_timeout_ms), MUSTER_ENDED, MUSTER_FATAL. */
+ * list: the error names two of them, and a member that only one of the two lists has, or the first
+ * place at which they differ; all members that take part get it, those with another list, too),
+ * MUSTER_REJOIN (a member died, left, or did not create the set within call_timeout_ms),
+ * MUSTER_ENDED, MUSTER_FATAL. */
 MUSTER_STATUS muster_process_set(muster_session *session, const char *name, const uint32_t *members,
                                  size_t count, muster_scope *ret_scope);
 

@@ -48,7 +48,8 @@ typedef struct muster_call_options {
     uint32_t factors_set;
     /* Where several operations are in flight, the bytes of one with a higher priority go before
      * those of others: an urgent one passes a long one at the next segment of 256 KiB at most. May
-     * differ between members. Default: 0. */
+     * differ between members. What members of one host perform in shared memory keeps its order,
+     * unless an algorithm of messages is named. Default: 0. */
     int32_t priority;
     /* 1: a call in place overwrites an element of its input only with the result, and none before
      * all members have made the call. So if it fails on MUSTER_REJOIN, each element is either what

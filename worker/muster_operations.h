@@ -27,9 +27,10 @@ typedef uint64_t muster_operation;
  *
  * The buffers, and what user_function needs, are the operation's until a wait or test reports it
  * done, or for a detached one until muster_rejoin() or muster_close() has returned; arrays of
- * counts and lists of buffers or ranges only until the start returns. Buffers are memory of the
- * host; ranges may be memory of devices, too: the start copies the input to the host, and the
- * library's thread copies the output back. User functions are called by the library's thread.
+ * counts and lists of buffers or ranges only until the start returns. User functions are called by
+ * the library's thread. Where a buffer or a range is memory of a GPU, the start waits for CUDA's
+ * default stream, and where the call is staged (SETTINGS.md) until the input is copied to the host;
+ * the output is copied back before a wait or test reports the operation done.
  *
  * A start has the errors of a bad argument, and those of a collective if one in flight has failed
  * before in this generation. All other errors are those of the wait: the ones of the blocking form.

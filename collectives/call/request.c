@@ -7,6 +7,27 @@
 #include "collectives/algorithms/algorithm.h"
 #include "worker/base/status.h"
 
+bool muster_request_repeats(const struct muster_request *request,
+                            const struct muster_request *before)
+{
+    return request->in == before->in && request->out == before->out &&
+           request->count == before->count && request->collective == before->collective &&
+           request->type == before->type && request->op == before->op &&
+           request->root == before->root && request->ranges == before->ranges &&
+           request->in_ranges == before->in_ranges && request->out_ranges == before->out_ranges &&
+           request->in_counts == before->in_counts && request->out_counts == before->out_counts &&
+           request->user_function == before->user_function &&
+           request->user_data == before->user_data && request->prescale == before->prescale &&
+           request->postscale == before->postscale && request->factors_set == before->factors_set &&
+           request->buffer_count == before->buffer_count && request->inputs == before->inputs &&
+           request->outputs == before->outputs && request->algorithm == before->algorithm &&
+           request->compression == before->compression && request->untuned == before->untuned &&
+           request->reproducible == before->reproducible &&
+           request->keep_input == before->keep_input &&
+           request->finish_together == before->finish_together &&
+           request->priority == before->priority;
+}
+
 /* The key -------------------------------------------------------------------------------------- */
 
 static muster_status add_up(enum muster_collective collective, const size_t *counts, uint32_t ranks,
@@ -68,10 +89,8 @@ static uint32_t promise_flags(const struct muster_request *request)
 
 static uint32_t compression_flags(const struct muster_request *request)
 {
-    uint32_t compression = (uint32_t)request->compression;
     return muster_compresses(request->compression)
-               ? (compression < MUSTER_COMPRESSION_COUNT ? compression : UINT8_MAX)
-                     << MUSTER_KEY_COMPRESSION_SHIFT
+               ? (uint32_t)request->compression << MUSTER_KEY_COMPRESSION_SHIFT
                : 0U;
 }
 
@@ -84,6 +103,10 @@ muster_status muster_request_key(const struct muster_request *request, uint32_t 
     /* Integers, and the smallest and largest of floats, are the same in any order. */
     bool ordered = request->reproducible && reduces && muster_type_is_float(request->type) &&
                    request->op != MUSTER_MIN && request->op != MUSTER_MAX;
+    if ((unsigned)request->compression >= MUSTER_COMPRESSION_COUNT) { /* the flags have no room */
+        return muster_error_set(MUSTER_INVALID, "%s: there is no compression %u",
+                                muster_collective_name(collective), (unsigned)request->compression);
+    }
     ret_key->count = barrier ? 0 : request->count;
     ret_key->collective = collective;
     ret_key->root = muster_collective_has_root(collective) ? request->root : 0;

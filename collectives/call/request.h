@@ -52,6 +52,10 @@ struct muster_request {
     int32_t priority; /* of its messages on a link: a higher one goes first */
 };
 
+/* Whether a call is the one before once more, on the same buffers; only the deadline may differ. */
+bool muster_request_repeats(const struct muster_request *request,
+                            const struct muster_request *before);
+
 /* The factors of the request; 1 where there is none. */
 static inline double muster_request_prescale(const struct muster_request *request)
 {

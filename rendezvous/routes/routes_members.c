@@ -134,7 +134,8 @@ static bool join(struct muster_transaction *transaction, struct muster_rpc_call 
                                      .settings = settings_for(transaction, request)};
         (void)snprintf(event.member, sizeof event.member, "%s", member);
         muster_status status = muster_job_accept(transaction, &event);
-        if (status != MUSTER_OK) {
+        if (status != MUSTER_OK) { /* if it could not be stored: a sign of life nevertheless */
+            muster_job_heartbeat(transaction->job, member, 0);
             call->response = refusal(transaction->job, member, status);
             return true;
         }

@@ -88,7 +88,7 @@ static void garbage_is_rejected_at_once(void **state)
 
 struct muster_hello rejection_suite_hello(const struct rig *rig)
 {
-    struct muster_hello hello = {.generation = rig->generation};
+    struct muster_hello hello = {.generation = rig->generation, .rank = 1};
     memcpy(hello.from, rig->peers[1].member, sizeof hello.from);
     memcpy(hello.to, rig->peers[0].member, sizeof hello.to);
     (void)snprintf(hello.token, sizeof hello.token, "a token that both ends have");
@@ -149,6 +149,8 @@ static void a_dialler_without_token_or_membership_is_answered(void **state)
     hello = rejection_suite_hello(&rig);
     muster_random_uuid(hello.to);
     expect_verdict(&rig, &hello, MUSTER_REFUSED_UNKNOWN, 4);
+    hello.rank = 2; /* who is unknown is told no more */
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_UNKNOWN, 5);
     rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }

@@ -129,11 +129,13 @@ static void every_collective_takes_its_memory(void **state)
     (void)state;
     static const uint64_t counts[] = {777, 0, 5000};
     for (uint32_t ranks = 1; ranks <= 4; ranks++) {
-        const struct sweep sweep = {.counts = counts,
-                                    .count_count = sizeof counts / sizeof counts[0],
-                                    .brief = true,
-                                    .place = ranks == 4 ? SWEEP_MEMORY : SWEEP_INPROC,
-                                    .memory = devices_memory(device)};
+        struct sweep sweep = {.counts = counts,
+                              .count_count = sizeof counts / sizeof counts[0],
+                              .brief = true,
+                              .place = ranks == 4 ? SWEEP_MEMORY : SWEEP_INPROC,
+                              .memory = devices_memory(device)};
+        sweep_even(ranks, ranks == 3 ? 2 : 1, &sweep);
+        sweep.in_flight = true;
         sweep_even(ranks, ranks == 3 ? 2 : 1, &sweep);
     }
 }

@@ -49,7 +49,8 @@ static int connect_to(const struct fault_run *run)
 static size_t draw_greeting(struct fault_run *run, unsigned char ret_bytes[MUSTER_HELLO_SIZE])
 {
     const struct group *group = &run->group;
-    struct muster_hello hello = {.generation = group->generation};
+    struct muster_hello hello = {.generation = group->generation,
+                                 .rank = (run->victim + 1) % group->size};
     memcpy(hello.to, group->members[run->victim].peer.member, sizeof hello.to);
     memcpy(hello.from, group->members[(run->victim + 1) % group->size].peer.member,
            sizeof hello.from);

@@ -41,6 +41,34 @@ expect '"value":' Get '{"job":"j","key":"k"}'
 expect '"phase":"JOB_PHASE_RUNNING"' GetJob "{\"job\":\"$refused\"}"
 stop 0
 
+# A member that asks to join all the time lives, though nothing of it can be stored; a silent one dies.
+join_pair() { # NUMBER [ADDRESS]
+    ask Join "{\"job\":\"pair\",\"member\":\"$(member $1)\",\"host\":\"h\",\"maxSize\":2,\"addresses\":[\"tcp://127.0.0.1:${2:-1}\"]}"
+}
+rm "$folder"/disk/*
+serve --store "$folder/disk/pair.db" --hold-ms 100 --suspect-ms 500 --lease-ms 2000 --settle-ms 30000
+join_pair 2 >"$folder/first"
+join_pair 1 >"$folder/second"
+grep -q '"size":2' "$folder/second" || fail "no pair: $(cat "$folder/second")"
+head -c 1M /dev/zero >"$folder/disk/filler" 2>/dev/null || true
+tries=0
+# The end of member 1 is due for longer than a lease: there is an attempt to store it each second.
+until [ "$(grep -c 'an event that is due cannot be stored' "$folder/err")" -ge 4 ]; do
+    tries=$((tries + 1))
+    [ $tries -lt 5000 ] || fail "nothing is due: $(cat "$folder/err")"
+    join_pair 2 $((tries + 1)) >"$folder/answer" # another address: an event of its own
+done
+grep -q 'disk is full' "$folder/answer" || fail "the disk was not full: $(cat "$folder/answer")"
+rm "$folder/disk/filler"
+tries=0
+until ask GetJob '{"job":"pair"}' | grep -q 'lease lost'; do
+    tries=$((tries + 1))
+    [ $tries -lt 5000 ] || fail "member 1 does not die"
+done
+join_pair 2 >"$folder/answer"
+grep -q '"formed"' "$folder/answer" || fail "member 2 is out: $(cat "$folder/answer")"
+stop 0
+
 # A limit of the size of files is no other thing: the service lives on.
 serve --store "$folder/limited.db" --hold-ms 100
 prlimit --pid "$pid" --fsize=65536 # once it runs: a thread sanitizer writes a file of its own when it starts

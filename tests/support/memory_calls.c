@@ -3,9 +3,11 @@
 #include "tests/support/memory_calls.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 
 #include "collectives/select/host_memory.h"
+#include "worker/base/clock.h"
 
 static uint64_t mix(uint64_t value)
 {
@@ -261,4 +263,22 @@ bool memory_call_check_input(const struct memory_call *call, char *ret_text, siz
         }
     }
     return true;
+}
+
+muster_status memory_call_poll(struct muster_group_memory *memory,
+                               const struct muster_group_launch *step, bool announces,
+                               uint32_t *ret_suspect)
+{
+    bool advanced = false;
+    int64_t spin_ns = (int64_t)(step->launch->sequence % 3 * 1000);
+    muster_group_memory_begin_step(memory, step, announces);
+    muster_status status = muster_group_memory_poll(memory, spin_ns, &advanced);
+    while (status == MUSTER_RETRY && muster_clock_ns() < step->launch->deadline_ns) {
+        status = muster_group_memory_check(memory);
+        if (status == MUSTER_OK) {
+            (void)sched_yield();
+            status = muster_group_memory_poll(memory, spin_ns, &advanced);
+        }
+    }
+    return muster_group_memory_end_step(memory, status, ret_suspect);
 }

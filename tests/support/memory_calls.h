@@ -36,6 +36,12 @@ void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, u
 struct muster_group_launch memory_call_step(struct memory_call *call, int64_t deadline_ns,
                                             muster_group_check check, void *user);
 
+/* Runs the step as one in flight, by polls, until it has ended or its deadline has passed. memory
+ * is a second part, or one in which all operations are polled. */
+muster_status memory_call_poll(struct muster_group_memory *memory,
+                               const struct muster_group_launch *step, bool announces,
+                               uint32_t *ret_suspect);
+
 /* Check the output, or the input. False: ret_text (size bytes) says which element is wrong. */
 bool memory_call_check(const struct memory_call *call, char *ret_text, size_t size);
 bool memory_call_check_input(const struct memory_call *call, char *ret_text, size_t size);

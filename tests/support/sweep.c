@@ -27,6 +27,7 @@ struct job {
 struct memory {
     char *in, *out;
     const struct sweep_memory *of; /* or NULL */
+    bool in_flight;
 };
 
 static void *allocate(const struct sweep_memory *of, size_t size_bytes, uint32_t rank, bool output)
@@ -75,17 +76,28 @@ static void bind_buffers(struct muster_request *request, const struct memory *me
     }
 }
 
+static muster_status call(const struct group_member *member, const struct muster_request *request,
+                          bool in_flight)
+{
+    struct muster_context *context = member->contexts[MUSTER_GLOBAL];
+    struct muster_started_call *started;
+    if (!in_flight) {
+        return muster_context_run(context, request, NULL);
+    }
+    TRY(muster_context_start(context, request, &started));
+    return muster_started_call_end(started, NULL);
+}
+
 /* Runs one call whose buffers are bound, and checks its output, and that its input is unchanged. */
 static void run_bound(struct group_member *member, const struct muster_request *request,
-                      const struct sweep_memory *of, bool in_place)
+                      const struct memory *memory, bool in_place)
 {
-    const struct muster_request library_request = for_library(of, request);
+    const struct muster_request library_request = for_library(memory->of, request);
     uint32_t ranks = member->group->size;
     char text[128] = "";
     void *data = request->in == NULL ? request->out : (void *)request->in;
     pattern_fill(request, data, member->rank, ranks);
-    muster_status status =
-        muster_context_run(member->contexts[MUSTER_GLOBAL], &library_request, NULL);
+    muster_status status = call(member, &library_request, memory->in_flight);
     size_t wrong = 0;
     if (status == MUSTER_OK) {
         wrong = pattern_check(request, member->rank, ranks, text, sizeof text);
@@ -121,7 +133,7 @@ static void run_case(struct group_member *member, struct muster_request *request
     }
     memset(memory->out, 0x5a, room_bytes(request->count, ranks, request->type));
     bind_buffers(request, memory, member->rank, ranks, in_place);
-    run_bound(member, request, memory->of, in_place);
+    run_bound(member, request, memory, in_place);
     pattern_free_counts(request);
 }
 
@@ -243,6 +255,7 @@ static void sweep_member(struct group_member *member, void *argument)
     const size_t size_bytes = room_bytes(most, member->group->size, MUSTER_FLOAT64);
     memcpy(walk.calls, job->calls, sizeof walk.calls);
     walk.memory.of = sweep->memory;
+    walk.memory.in_flight = sweep->in_flight;
     walk.memory.in = allocate(sweep->memory, size_bytes, member->rank, false);
     walk.memory.out = allocate(sweep->memory, size_bytes, member->rank, true);
     for (size_t i = 0; i < muster_algorithm_count && member->failure[0] == '\0'; i++) {

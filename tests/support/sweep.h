@@ -39,6 +39,7 @@ struct sweep {
     const uint64_t *counts;
     size_t count_count;
     bool brief; /* each algorithm with one count and one way of placing buffers, others each time */
+    bool in_flight; /* each call is started, and then ended */
     enum sweep_place place;
     const uint32_t *callers; /* as in group_start_shuffled(); NULL: ranks are in order */
     const struct sweep_memory *memory;

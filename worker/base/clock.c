@@ -3,6 +3,11 @@
 
 #include <limits.h>
 
+enum {
+    TICK_MS = 10, /* the longest of the coarse clock */
+    COARSE_FROM_MS = 100 * TICK_MS,
+};
+
 int64_t muster_clock_ns(void)
 {
     struct timespec now;
@@ -18,6 +23,17 @@ int64_t muster_clock_ms(void)
 int64_t muster_clock_after_ms(uint32_t timeout_ms)
 {
     return muster_clock_ns() + (int64_t)timeout_ms * MUSTER_NS_PER_MS;
+}
+
+int64_t muster_clock_soon_after_ms(uint32_t timeout_ms)
+{
+    struct timespec now;
+    if (timeout_ms < COARSE_FROM_MS) {
+        return muster_clock_after_ms(timeout_ms);
+    }
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (int64_t)now.tv_sec * MUSTER_NS_PER_S + now.tv_nsec +
+           ((int64_t)timeout_ms + TICK_MS) * MUSTER_NS_PER_MS;
 }
 
 int muster_clock_left_ms(int64_t deadline_ns)

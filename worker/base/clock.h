@@ -16,6 +16,9 @@ int64_t muster_clock_ms(void);
 
 /* The time of muster_clock_ns() at which timeout_ms from now have passed. */
 int64_t muster_clock_after_ms(uint32_t timeout_ms);
+/* The same, or up to a hundredth of the timeout later: for the deadline of each call, since it
+ * takes a fifth of the time. */
+int64_t muster_clock_soon_after_ms(uint32_t timeout_ms);
 
 /* Milliseconds from now to the deadline, rounded up; 0 if it has passed; at most INT_MAX. */
 int muster_clock_left_ms(int64_t deadline_ns);

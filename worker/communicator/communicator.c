@@ -9,6 +9,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
 #include "worker/communicator/scope_group.h"
+#include "worker/communicator/set_lists.h"
 #include "worker/executor/progress_engine.h"
 
 /* Creating ------------------------------------------------------------------------------------- */
@@ -92,6 +93,8 @@ static muster_status fill(struct muster_communicator *communicator,
     }
     TRY(muster_fabric_begin_generation(options->fabric, options->generation, options->peers,
                                        ranks));
+    TRY(muster_set_lists_create(options->fabric, options->generation, options->rank, ranks,
+                                &communicator->set_lists));
     for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
         TRY(create_scope(communicator, (muster_scope)scope, options->algorithm));
     }
@@ -123,6 +126,7 @@ void muster_communicator_destroy(struct muster_communicator *communicator)
         muster_context_destroy(communicator->contexts[scope]);
     }
     muster_progress_engine_destroy(communicator->engine);
+    muster_set_lists_destroy(communicator->set_lists);
     muster_topology_finish(&communicator->topology);
     (void)pthread_mutex_destroy(&communicator->figures_mutex);
     free(communicator->contribution_numbers);

@@ -60,6 +60,7 @@ struct muster_communicator {
     pthread_mutex_t figures_mutex; /* `figures` and `autotunes` are written with it held */
     struct muster_figures figures; /* the default ones until all members have agreed on others */
     bool autotunes;                /* its contexts autotune; the same on all members */
+    struct muster_set_lists *set_lists; /* of process sets that this member creates */
     bool figures_outdated; /* the figures were measured on other hosts; the same on all members */
 };
 

@@ -3,6 +3,7 @@
 
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
+#include "worker/communicator/set_lists.h"
 #include "worker/communicator/set_numbers.h"
 
 /* With figures that are the same on all members. */
@@ -54,7 +55,13 @@ muster_status muster_communicator_create_set(struct muster_communicator *communi
     exchange.fabric = communicator->fabric;
     exchange.generation = communicator->generation;
     exchange.deadline_ns = muster_clock_after_ms(communicator->timeout_ms);
-    TRY(muster_set_agree(&exchange, &terms, ret_suspect));
+    muster_set_lists_remember(communicator->set_lists, exchange.name, exchange.creation,
+                              exchange.members, exchange.count);
+    muster_status status = muster_set_agree(&exchange, &terms, ret_suspect);
+    if (status == MUSTER_INVALID) {
+        muster_set_lists_explain(communicator->set_lists, exchange.name, exchange.creation);
+    }
+    TRY(status);
     muster_set_candidates(exchange.name, exchange.creation, candidates);
     TRY(create(communicator, &exchange, &terms, candidates[terms.candidate], ret_context,
                ret_suspect));

@@ -5,7 +5,8 @@
  * set know its name, and everything here follows from the name; the generation is in every frame.
  *
  *   context number             of
- *   below 2^28                 the communicator itself: scopes, figures, state
+ *   below 2^28                 the communicator itself: scopes, figures, state; 2^28 - 1: the lists
+ *                              of process sets (set_lists.h), announced
  *   2^28 + hash (27 bits)      a set that was created: one of MUSTER_SET_CANDIDATES hashes of its
  *                              name, the first one that no other set of any of its members has
  *   2^28 + 2^27 + place        a set that an earlier generation left: its place among all sets of

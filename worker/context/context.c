@@ -97,7 +97,7 @@ muster_status muster_context_create(const struct muster_context_options *options
     }
     context->choices.override = override;
     muster_mutex_init(&context->mutex);
-    muster_condition_init(&context->turn_ended);
+    muster_turns_init(&context->turns);
     muster_operation_cache_init(&context->cache);
     muster_status status = copy_options(context, options);
     if (status != MUSTER_OK) {
@@ -117,9 +117,10 @@ void muster_context_destroy(struct muster_context *context)
     muster_point_to_point_destroy(atomic_load(&context->messages));
     muster_operation_cache_clear(&context->cache);
     muster_tuning_clear(&context->tuning);
+    muster_group_memory_destroy(context->shared.second);
     muster_group_memory_destroy(context->shared.memory);
     muster_topology_finish(&context->topology);
-    pthread_cond_destroy(&context->turn_ended);
+    muster_turns_finish(&context->turns);
     pthread_mutex_destroy(&context->mutex);
     free(context->scratch.memory);
     free(context->staging.memory);
@@ -149,40 +150,15 @@ uint64_t muster_context_progress(const struct muster_context *context)
 
 /* Turns --------------------------------------------------------------------------------------- */
 
-/* Callers have their turns in the order in which they came. No lock is held during a turn, because
- * a user's function may run in it. NULL: the deadline passed first; the order of the other callers
- * no longer matters then, as this context can run no operation any more. */
-static struct muster_context *acquire_turn_by(struct muster_context *context, int64_t deadline_ns)
-{
-    AUTO_LOCK(&context->mutex);
-    uint64_t ticket = context->tickets++;
-    while (context->taken || (ticket != context->turn && !atomic_load(&context->missed))) {
-        if (!muster_condition_wait(&context->turn_ended, &context->mutex, deadline_ns) &&
-            (context->taken || ticket != context->turn)) {
-            atomic_store(&context->missed, true);
-            (void)pthread_cond_broadcast(&context->turn_ended);
-            return NULL;
-        }
-    }
-    context->taken = true;
-    return context;
-}
-
-/* The wait ends because each turn ends by the deadline of its caller. */
 static struct muster_context *acquire_turn(struct muster_context *context)
 {
-    return acquire_turn_by(context, MUSTER_NEVER);
+    (void)muster_turns_acquire(&context->turns, MUSTER_NEVER);
+    return context;
 }
 
 static void release_turn(struct muster_context **context)
 {
-    if (*context == NULL) {
-        return;
-    }
-    AUTO_LOCK(&(*context)->mutex);
-    (*context)->taken = false;
-    (*context)->turn++;
-    (void)pthread_cond_broadcast(&(*context)->turn_ended);
+    muster_turns_release(&(*context)->turns);
 }
 
 /* Until the scope ends. */
@@ -190,10 +166,16 @@ static void release_turn(struct muster_context **context)
     __attribute__((cleanup(release_turn), unused)) struct muster_context *auto_turn_ = \
         acquire_turn(context)
 
+static void forget_operations(struct muster_context *context)
+{
+    context->repeated.cached = NULL;
+    muster_operation_cache_clear(&context->cache);
+}
+
 void muster_context_set_model(struct muster_context *context, const struct muster_cost_model *model)
 {
     AUTO_TURN(context);
-    muster_operation_cache_clear(&context->cache);
+    forget_operations(context);
     context->choices.model = *model;
     muster_choices_clear(&context->choices);
     muster_started_calls_set_model(&context->started, model);
@@ -203,12 +185,13 @@ void muster_context_set_model(struct muster_context *context, const struct muste
 void muster_context_tune(struct muster_context *context, const struct muster_tuned_list *list)
 {
     AUTO_TURN(context);
-    muster_operation_cache_clear(&context->cache);
+    forget_operations(context);
     context->tunes = list != NULL;
     muster_tuning_clear(&context->tuning);
     if (list != NULL) {
         muster_tuning_import(&context->tuning, list);
     }
+    muster_started_calls_tune(&context->started, list);
 }
 
 void muster_context_tuned(struct muster_context *context, struct muster_tuned_list *ret_list)
@@ -223,8 +206,11 @@ void muster_context_set_shared(struct muster_context *context,
                                const struct muster_context_memory *shared)
 {
     AUTO_TURN(context);
-    muster_operation_cache_clear(&context->cache); /* chosen without shared memory */
+    forget_operations(context); /* chosen without shared memory */
     context->shared = *shared;
+    struct muster_operation_group in_flight = shared->group;
+    in_flight.state = shared->second;
+    muster_started_calls_share(&context->started, &in_flight);
     muster_choices_clear(&context->choices);
     muster_tuning_clear(&context->tuning);
 }
@@ -271,13 +257,19 @@ muster_status muster_context_run(struct muster_context *context,
     uint32_t unused = UINT32_MAX;
     uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
     *suspect = UINT32_MAX;
-    __attribute__((cleanup(release_turn))) struct muster_context *turn =
-        acquire_turn_by(context, request->deadline_ns);
-    if (turn == NULL || atomic_load(&context->missed)) {
+    if (!muster_turns_acquire(&context->turns, request->deadline_ns)) {
+        return miss_turn(context, request);
+    }
+    __attribute__((cleanup(release_turn), unused)) struct muster_context *turn = context;
+    if (muster_turns_missed(&context->turns)) {
         return miss_turn(context, request);
     }
     if (context->broken != MUSTER_OK) {
         return muster_error_set(context->broken, "%s", context->broken_text);
+    }
+    if (context->repeated.cached != NULL &&
+        muster_request_repeats(request, &context->repeated.request)) {
+        return muster_repeated_call_run(context, request, suspect);
     }
     return request->ranges != NULL ? run_ranges(context, request, suspect)
                                    : run_in_turn(context, request, suspect);

@@ -9,13 +9,17 @@
  *   cached_operations.c     the cache
  *   launch.c                runs an operation on the buffers of a request
  *   local_work.c            what a rank does alone before and after that
+ *   repeated_call.c         small calls that are the one before once more
  *   scratch.c               memory that a launch needs, kept for the next one
+ *   turns.c                 one call at a time, in the order of their callers
  *   ranges.c                calls on several ranges
  *   staged_ranges.c         those of them that are memory of a device
  *   device_staging.c        buffers that are memory of a device
  *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
  *   autotune.c              calls that try algorithms
  *   started_calls.c         calls in flight
+ *   started_operation.c     their operations
+ *   started_device.c        their launches, on memory of the host or of a device
  *   point_to_point.c        messages, matched by message_matching.c: posted and ended
  *   message_arrivals.c      messages that come in
  *   message_calls.c         sends and receives, blocking or in flight
@@ -36,8 +40,10 @@
 #include "worker/context/device_staging.h"
 #include "worker/context/point_to_point.h"
 #include "worker/context/ranges.h"
+#include "worker/context/repeated_call.h"
 #include "worker/context/scratch.h"
 #include "worker/context/started_calls.h"
+#include "worker/context/turns.h"
 #include "worker/device/host/group_memory.h"
 #include "worker/executor/executor_group.h"
 
@@ -46,6 +52,7 @@ struct muster_context_memory {
     struct muster_group_memory *memory; /* owned; NULL: there is none */
     struct muster_memory_reach reach;
     struct muster_operation_group group; /* performs group steps in it */
+    struct muster_group_memory *second;  /* owned: its part for calls in flight */
 };
 
 struct muster_context {
@@ -62,16 +69,13 @@ struct muster_context {
     struct muster_choices choices;
     atomic_uint_fast64_t progress;
     struct muster_started_calls started;              /* has a mutex of its own */
+    pthread_mutex_t mutex;                            /* guards the creation of `messages` */
     _Atomic(struct muster_point_to_point *) messages; /* NULL: there has been none yet */
-    atomic_bool missed; /* a call did not get its turn in time: no operation can run any more */
-
-    pthread_mutex_t mutex; /* guards `taken`, `tickets` and `turn` */
-    pthread_cond_t turn_ended;
-    uint64_t tickets, turn;         /* tickets issued; the ticket whose turn it is */
-    bool taken;                     /* a call is under way; its caller owns what follows */
+    struct muster_turns turns;      /* the caller that has the turn owns what follows */
     uint64_t sequence;              /* of the last operation */
     struct muster_request_key *key; /* room for the key of any request */
     struct muster_operation_cache cache;
+    struct muster_repeated_call repeated;
     bool tunes;
     struct muster_tuning tuning;
     struct muster_scratch scratch;
@@ -103,14 +107,22 @@ MUSTER_CHECKED muster_status muster_context_find_with(struct muster_context *con
 struct muster_plan muster_context_plan(const struct muster_context *context,
                                        const struct muster_cached_operation *cached);
 
-/* made has its packing: if its launches are compressed, makes it and the plan count packs. */
-void muster_context_count_packs(const struct muster_context *context,
-                                struct muster_cached_operation *made, struct muster_plan *plan);
+/* launch.c: after a failure that the other ranks may not share, no operation can run any more.
+ * Returns the status of the call. */
+MUSTER_CHECKED muster_status muster_context_fail(struct muster_context *context,
+                                                 const struct muster_launch *launch,
+                                                 muster_status status);
 
-/* made, which has its algorithm and size of elements, gets an operation that runs by messages, and
- * the scratch and steps of that. */
+/* Sets made->algorithm if the table has decided it for such calls. made has its key. */
+bool muster_context_choose_tuned(const struct muster_choices *choices, struct muster_tuning *tuning,
+                                 const struct muster_plan *plan,
+                                 struct muster_cached_operation *made);
+
+/* made, which has its algorithm, its packing and the size of elements, gets its operation, whose
+ * group step this group performs, and the scratch and steps of that. Changes the plan. */
 MUSTER_CHECKED muster_status muster_context_schedule(const struct muster_context *context,
-                                                     const struct muster_plan *plan,
+                                                     const struct muster_operation_group *group,
+                                                     struct muster_plan *plan,
                                                      struct muster_cached_operation *made);
 
 /* launch.c: gives the operation that was found last a number and runs it. flags: of struct
@@ -128,6 +140,11 @@ MUSTER_CHECKED muster_status muster_context_prepare(const struct muster_context 
                                                     const struct muster_cached_operation *cached,
                                                     struct muster_scratch *scratch,
                                                     struct muster_launch *ret_launch);
+
+/* launch.c: whether a call on memory of a device is direct (device_staging.h). */
+bool muster_context_may_be_direct(const struct muster_context *context,
+                                  const struct muster_request *request,
+                                  const struct muster_cached_operation *cached);
 
 /* launch.c: adds the span of a call that has succeeded to the timeline. */
 void muster_context_trace(const struct muster_context *context, const struct muster_launch *launch,

@@ -65,6 +65,13 @@ static muster_status begin_direct(struct muster_device_call *call)
     return MUSTER_OK;
 }
 
+void muster_device_call_bind(const struct muster_device_call *call, struct muster_launch *launch)
+{
+    const struct muster_device_pair *pair = &call->pairs[0];
+    launch->in_memory = pair->in_on_device ? &pair->in_memory : NULL;
+    launch->out_memory = pair->out_on_device ? &pair->out_memory : NULL;
+}
+
 muster_status muster_device_call_finish(const struct muster_launch *launch)
 {
     const struct muster_device_memory *memory = launch->out_memory;

@@ -55,6 +55,9 @@ MUSTER_CHECKED muster_status muster_device_call_begin(struct muster_device_call 
                                                       const struct muster_request *request,
                                                       const struct muster_launch *launch);
 
+/* Of a direct call that has begun: which buffers of the launch are memory of a device. */
+void muster_device_call_bind(const struct muster_device_call *call, struct muster_launch *launch);
+
 /* In place of muster_local_end() where launch->out_memory is set: finishes the output in memory of
  * a device, there. MUSTER_FATAL: as above. */
 MUSTER_CHECKED muster_status muster_device_call_finish(const struct muster_launch *launch);

@@ -13,12 +13,28 @@
 
 /* Choosing ------------------------------------------------------------------------------------ */
 
-static bool may_tune(const struct muster_context *context, const struct muster_request_key *key,
+static bool may_tune(const struct muster_choices *choices, const struct muster_request_key *key,
                      const struct muster_plan *plan)
 {
-    return context->tunes && (key->flags & MUSTER_KEY_UNTUNED) == 0 &&
-           !muster_choices_has_override(&context->choices, plan->collective) &&
-           muster_tuning_suits(plan);
+    return (key->flags & MUSTER_KEY_UNTUNED) == 0 &&
+           !muster_choices_has_override(choices, plan->collective) && muster_tuning_suits(plan);
+}
+
+bool muster_context_choose_tuned(const struct muster_choices *choices, struct muster_tuning *tuning,
+                                 const struct muster_plan *plan,
+                                 struct muster_cached_operation *made)
+{
+    const struct muster_call_class *call_class =
+        may_tune(choices, made->key, plan)
+            ? muster_tuning_find(tuning, plan, made->element_size_bytes)
+            : NULL;
+    if (call_class == NULL || !call_class->decided ||
+        !muster_select_considers(call_class->tuned.algorithm, plan, made->element_size_bytes,
+                                 &choices->model)) {
+        return false;
+    }
+    made->algorithm = call_class->tuned.algorithm;
+    return true;
 }
 
 /* Sets made->algorithm, and made->autotuning if later calls may get another one. */
@@ -33,15 +49,13 @@ static muster_status choose(struct muster_context *context, const struct muster_
         made->algorithm = key->algorithm;
         return MUSTER_OK;
     }
-    if (may_tune(context, key, plan)) {
+    if (context->tunes &&
+        muster_context_choose_tuned(&context->choices, &context->tuning, plan, made)) {
+        return MUSTER_OK;
+    }
+    if (context->tunes && may_tune(&context->choices, key, plan)) {
         const struct muster_call_class *call_class =
             muster_tuning_find(&context->tuning, plan, made->element_size_bytes);
-        if (call_class != NULL && call_class->decided &&
-            muster_select_considers(call_class->tuned.algorithm, plan, made->element_size_bytes,
-                                    &context->choices.model)) {
-            made->algorithm = call_class->tuned.algorithm;
-            return MUSTER_OK;
-        }
         made->autotuning =
             call_class != NULL ? !call_class->decided : !muster_tuning_is_full(&context->tuning);
     }
@@ -74,9 +88,9 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
 
 /* Making -------------------------------------------------------------------------------------- */
 
-muster_status muster_context_schedule(const struct muster_context *context,
-                                      const struct muster_plan *plan,
-                                      struct muster_cached_operation *made)
+/* made has its algorithm. */
+static muster_status generate(const struct muster_context *context, const struct muster_plan *plan,
+                              struct muster_cached_operation *made)
 {
     struct muster_schedule schedule;
     /* A group step is as it is: blocks in another order are copied. */
@@ -93,7 +107,6 @@ muster_status muster_context_schedule(const struct muster_context *context,
     uint64_t packs = schedule.input_count + schedule.output_count;
     const uint32_t *peers = muster_caller_order_peers(&context->order, plan, context->ranks);
     TRY(muster_operation_create(context->fabric, &schedule, peers, &made->operation));
-    muster_operation_set_group(made->operation, &context->shared.group, made->method);
     if (made->launch.packing.compression == 0) {
         return MUSTER_OK;
     }
@@ -106,9 +119,10 @@ muster_status muster_context_schedule(const struct muster_context *context,
     return status;
 }
 
-/* Encoding and decoding also put blocks in order, so that no buffer is copied for that. */
-void muster_context_count_packs(const struct muster_context *context,
-                                struct muster_cached_operation *made, struct muster_plan *plan)
+/* Launches that are compressed: the operation and the plan count packs. Encoding and decoding also
+ * put blocks in order, so that no buffer is copied for that. */
+static void count_packs(const struct muster_context *context, struct muster_cached_operation *made,
+                        struct muster_plan *plan)
 {
     struct muster_packing *packing = &made->launch.packing;
     if (packing->compression != 0) {
@@ -119,23 +133,33 @@ void muster_context_count_packs(const struct muster_context *context,
     }
 }
 
+muster_status muster_context_schedule(const struct muster_context *context,
+                                      const struct muster_operation_group *group,
+                                      struct muster_plan *plan,
+                                      struct muster_cached_operation *made)
+{
+    double unused_us;
+    count_packs(context, made, plan);
+    TRY(muster_plan_check(made->algorithm, plan));
+    made->launch.call.algorithm = (uint32_t)made->algorithm;
+    if (!muster_algorithm_uses_memory(made->algorithm) ||
+        !muster_memory_choose(plan, made->element_size_bytes, &context->choices.model,
+                              &made->method, &unused_us)) {
+        plan->memory = NULL;
+    }
+    TRY(generate(context, plan, made));
+    muster_operation_set_group(made->operation, group, made->method);
+    return MUSTER_OK;
+}
+
 /* made holds its key, its launch and the order of its blocks. */
 static muster_status choose_and_schedule(struct muster_context *context,
                                          struct muster_cached_operation *made)
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
     struct muster_plan plan = muster_context_plan(context, made);
-    double unused_us;
     TRY(choose(context, context->key, &plan, made));
-    muster_context_count_packs(context, made, &plan);
-    TRY(muster_plan_check(made->algorithm, &plan));
-    made->launch.call.algorithm = (uint32_t)made->algorithm;
-    struct muster_plan by_messages = plan;
-    by_messages.memory = NULL;
-    bool in_memory = muster_algorithm_uses_memory(made->algorithm) &&
-                     muster_memory_choose(&plan, made->element_size_bytes, &context->choices.model,
-                                          &made->method, &unused_us);
-    return muster_context_schedule(context, in_memory ? &plan : &by_messages, made);
+    return muster_context_schedule(context, &context->shared.group, &plan, made);
 }
 
 /* made holds its key and its launch. */
@@ -178,6 +202,7 @@ static muster_status find_by_key(struct muster_context *context,
                                  const struct muster_request *request,
                                  struct muster_cached_operation **ret_cached)
 {
+    context->repeated.cached = NULL; /* it may be dropped from the cache */
     struct muster_cached_operation *cached =
         drop_outdated(context, muster_operation_cache_find(&context->cache, context->key));
     if (cached != NULL) {

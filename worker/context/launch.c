@@ -73,8 +73,8 @@ static muster_status run(struct muster_context *context,
 
 /* After a failure that the other ranks may not share, their operations and this rank's may no
  * longer have the same numbers, so the context cannot be used any more. */
-static muster_status fail(struct muster_context *context, const struct muster_launch *launch,
-                          muster_status status)
+muster_status muster_context_fail(struct muster_context *context,
+                                  const struct muster_launch *launch, muster_status status)
 {
     (void)muster_error_prefix(status, "%s #%llu (context %s, generation %llu)",
                               muster_collective_name(launch->shape.collective),
@@ -108,9 +108,7 @@ static muster_status launch_with(struct muster_context *context,
     TRY(muster_context_prepare(context, request, cached, &context->scratch, &launch));
     launch.call.flags |= flags;
     if (direct != NULL) {
-        const struct muster_device_pair *pair = &direct->pairs[0];
-        launch.in_memory = pair->in_on_device ? &pair->in_memory : NULL;
-        launch.out_memory = pair->out_on_device ? &pair->out_memory : NULL;
+        muster_device_call_bind(direct, &launch);
     }
     launch.sequence = ++context->sequence;
     muster_status status = run(context, cached, &launch, ret_suspect);
@@ -120,7 +118,10 @@ static muster_status launch_with(struct muster_context *context,
                      : muster_local_end(request, &cached->order_of_blocks, &launch);
     }
     if (status != MUSTER_OK) {
-        return fail(context, &launch, status);
+        return muster_context_fail(context, &launch, status);
+    }
+    if (flags == 0 && direct == NULL) {
+        muster_repeated_call_note(context, request, cached, &launch);
     }
     atomic_fetch_add(&context->progress, 1);
     muster_context_trace(context, &launch, started_ns);
@@ -131,9 +132,9 @@ static muster_status launch_with(struct muster_context *context,
 
 /* One input that is neither scaled, copied in another order nor compressed, over links that read
  * memory of a device. */
-static bool may_be_direct(const struct muster_context *context,
-                          const struct muster_request *request,
-                          const struct muster_cached_operation *cached)
+bool muster_context_may_be_direct(const struct muster_context *context,
+                                  const struct muster_request *request,
+                                  const struct muster_cached_operation *cached)
 {
     bool scales = muster_request_prescale(request) != 1;
     return cached->operation != NULL && context->shared.memory == NULL &&
@@ -147,7 +148,8 @@ static __attribute__((noinline)) muster_status
 launch_on_device(struct muster_context *context, const struct muster_request *request,
                  const struct muster_cached_operation *cached, uint8_t flags, uint32_t *ret_suspect)
 {
-    struct muster_device_call call = {.direct = may_be_direct(context, request, cached),
+    struct muster_device_call call = {.direct =
+                                          muster_context_may_be_direct(context, request, cached),
                                       .timeline = muster_fabric_timeline(context->fabric)};
     muster_status status =
         muster_device_call_begin(&call, &context->staging, request, &cached->launch);

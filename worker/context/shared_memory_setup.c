@@ -117,25 +117,33 @@ static muster_status open_memory(const struct setup *setup,
     return MUSTER_OK;
 }
 
+static void destroy(struct muster_context_memory *shared)
+{
+    muster_group_memory_destroy(shared->second);
+    muster_group_memory_destroy(shared->memory);
+    *shared = (struct muster_context_memory){.memory = NULL};
+}
+
 /* The probe, which tries to read the other processes' memory, needs all ranks to have opened the
  * memory; so does the first operation in it. */
 static muster_status open_on_all(const struct setup *setup,
                                  const struct muster_group_memory_options *options,
-                                 struct muster_group_memory **memory,
-                                 struct muster_memory_reach *ret_reach)
+                                 struct muster_context_memory *shared)
 {
     bool all = false;
-    TRY(open_memory(setup, options, memory));
-    TRY(all_ranks(setup, *memory != NULL, &all));
+    TRY(open_memory(setup, options, &shared->memory));
+    bool here = shared->memory != NULL &&
+                muster_group_memory_create_second(shared->memory, &shared->second) == MUSTER_OK;
+    TRY(all_ranks(setup, here, &all));
     if (!all) {
-        muster_group_memory_destroy(*memory);
-        *memory = NULL;
+        destroy(shared);
         return MUSTER_OK;
     }
-    bool reads = muster_group_memory_probe(*memory);
-    muster_group_memory_begin(*memory, setup->context->sequence + 1);
+    bool reads = muster_group_memory_probe(shared->memory);
+    muster_group_memory_begin(shared->memory, setup->context->sequence + 1);
+    muster_group_memory_begin_second(shared->memory, shared->second);
     TRY(all_ranks(setup, reads, &reads));
-    *ret_reach =
+    shared->reach =
         (struct muster_memory_reach){.staging_bytes = MUSTER_GROUP_STAGING_BYTES, .buffers = reads};
     return MUSTER_OK;
 }
@@ -160,9 +168,9 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
         ranks > MUSTER_GROUP_RANKS_MAX) {
         return MUSTER_OK;
     }
-    muster_status status = open_on_all(&setup, &options, &shared.memory, &shared.reach);
+    muster_status status = open_on_all(&setup, &options, &shared);
     if (status != MUSTER_OK) {
-        muster_group_memory_destroy(shared.memory);
+        destroy(&shared);
         return status;
     }
     shared.group = (struct muster_operation_group){.device = muster_devices_host(),

@@ -5,12 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/reduce/float_environment.h"
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
-#include "worker/context/compression_choice.h"
-#include "worker/context/context_parts.h"
-#include "worker/context/local_work.h"
+#include "worker/context/started_parts.h"
 #include "worker/trace/timeline.h"
 
 enum {
@@ -18,134 +15,9 @@ enum {
     CONTEXT_BIT = 1 << 30, /* in the context numbers of messages: calls in flight */
 };
 
-struct muster_started_call {
-    struct muster_in_flight in_flight;
-    struct muster_context *context;
-    struct muster_message_request *message; /* owned: of point to point; NULL: a collective */
-    struct muster_cached_operation own;     /* the key, too; of the links of a cache none is used */
-    struct muster_scratch scratch;
-    struct muster_request request; /* of this launch, with lists of its own */
-    const void **inputs;           /* [list_size] */
-    void **outputs;
-    uint32_t list_size;
-    struct muster_call_ranges ranges; /* of the request */
-    int64_t started_ns;               /* for the timeline */
-    bool persistent;                  /* stays with its owner between its starts */
-    bool detached;
-    TAILQ_ENTRY(muster_started_call) order;
-};
-
 static struct muster_started_call *call_of(struct muster_in_flight *in_flight)
 {
     return (struct muster_started_call *)in_flight; /* its first member */
-}
-
-static size_t key_bytes(const struct muster_request_key *key)
-{
-    return sizeof *key + key->bound_count * sizeof key->bounds[0];
-}
-
-static void free_call(struct muster_started_call *call)
-{
-    muster_operation_destroy(call->own.operation);
-    muster_operation_order_finish(&call->own.order_of_blocks);
-    free(call->scratch.memory);
-    free(call->inputs);
-    free(call->outputs);
-    muster_call_ranges_finish(&call->ranges);
-    free(call->own.key);
-    free(call->message);
-    free(call);
-}
-
-/* Finding or making the operation -------------------------------------------------------------- */
-
-static struct muster_started_call *take_idle(struct muster_started_calls *calls)
-{
-    struct muster_started_call *each = NULL;
-    TAILQ_FOREACH(each, &calls->idle, order)
-    {
-        if (key_bytes(each->own.key) == key_bytes(calls->key) &&
-            memcmp(each->own.key, calls->key, key_bytes(calls->key)) == 0) {
-            TAILQ_REMOVE(&calls->idle, each, order);
-            calls->idle_count--;
-            return each;
-        }
-    }
-    return NULL;
-}
-
-/* Sets the launch's packing of a call that is compressed. */
-static muster_status choose(struct muster_context *context, const struct muster_plan *plan,
-                            struct muster_cached_operation *own)
-{
-    struct muster_choices *choices = &context->started.choices;
-    if (muster_compresses(muster_request_key_compression(own->key))) {
-        return muster_compression_choose(choices, own->key, plan, &own->launch.packing,
-                                         &own->algorithm);
-    }
-    if ((own->key->flags & MUSTER_KEY_NAMED) == 0) {
-        return muster_choices_make(choices, plan, own->element_size_bytes, &own->algorithm);
-    }
-    own->algorithm = own->key->algorithm;
-    return MUSTER_OK;
-}
-
-/* call->own holds its key and its launch. */
-static muster_status make_operation(struct muster_context *context,
-                                    struct muster_started_call *call)
-{
-    AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
-    struct muster_cached_operation *own = &call->own;
-    TRY(muster_operation_order_init(&context->order, &own->launch.shape, &own->order_of_blocks));
-    struct muster_plan plan = muster_context_plan(context, own);
-    plan.memory = NULL; /* calls in flight run by messages */
-    TRY(choose(context, &plan, own));
-    muster_context_count_packs(context, own, &plan);
-    TRY(muster_plan_check(own->algorithm, &plan));
-    own->launch.call.algorithm = (uint32_t)own->algorithm;
-    return muster_context_schedule(context, &plan, own);
-}
-
-static muster_status fill_call(struct muster_context *context, const struct muster_request *request,
-                               struct muster_started_call *call)
-{
-    const struct muster_request_key *key = context->started.key;
-    struct muster_cached_operation *own = &call->own;
-    muster_type type = request->collective == MUSTER_BARRIER ? MUSTER_FLOAT32 : request->type;
-    call->context = context;
-    own->element_size_bytes = muster_type_size_bytes(type);
-    own->key = malloc(key_bytes(key));
-    if (own->key == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory for a call in flight");
-    }
-    memcpy(own->key, key, key_bytes(key));
-    TRY(muster_request_check(own->key, context->rank, context->topology.ranks, &own->launch));
-    TRY(muster_request_check_buffers(request, &own->launch.sizes));
-    return make_operation(context, call);
-}
-
-/* By the key in the context, with its mutex held. */
-static muster_status find_call(struct muster_context *context, const struct muster_request *request,
-                               struct muster_started_call **ret_call)
-{
-    struct muster_started_call *call = take_idle(&context->started);
-    muster_status status = MUSTER_OK;
-    if (call != NULL) {
-        status = muster_request_check_buffers(request, &call->own.launch.sizes);
-    } else {
-        call = calloc(1, sizeof *call);
-        if (call == NULL) {
-            return muster_error_set(MUSTER_FATAL, "no memory for a call in flight");
-        }
-        status = fill_call(context, request, call);
-    }
-    if (status != MUSTER_OK) {
-        free_call(call);
-        return status;
-    }
-    *ret_call = call;
-    return MUSTER_OK;
 }
 
 /* Requests ---------------------------------------------------------------------------------------
@@ -186,11 +58,7 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
     struct muster_context *context = call->context;
     const struct muster_launch *launch = &in_flight->launch;
     if (status == MUSTER_OK) {
-        status = muster_local_end(&call->request, &call->own.order_of_blocks, launch);
-    }
-    if (status == MUSTER_OK) {
-        status = muster_staged_ranges_store(&call->ranges.staged,
-                                            muster_fabric_timeline(context->fabric));
+        status = muster_started_call_complete(call, launch);
     }
     if (status == MUSTER_OK) {
         atomic_fetch_add(&context->progress, 1);
@@ -218,7 +86,7 @@ static void release_locked(struct muster_started_calls *calls, struct muster_sta
 {
     TAILQ_REMOVE(&calls->active, call, order);
     if (call->message != NULL) {
-        free_call(call);
+        muster_started_call_free(call);
         return;
     }
     TAILQ_INSERT_HEAD(&calls->idle, call, order);
@@ -226,7 +94,7 @@ static void release_locked(struct muster_started_calls *calls, struct muster_sta
         struct muster_started_call *oldest = TAILQ_LAST(&calls->idle, muster_started_call_list);
         TAILQ_REMOVE(&calls->idle, oldest, order);
         calls->idle_count--;
-        free_call(oldest);
+        muster_started_call_free(oldest);
     }
 }
 
@@ -251,19 +119,6 @@ static muster_status check_engine(const struct muster_context *context)
                                   context->name);
 }
 
-static muster_status check_start(const struct muster_context *context,
-                                 const struct muster_request *request)
-{
-    TRY(check_engine(context));
-    if (muster_request_is_on_device(request)) {
-        return muster_error_set(MUSTER_INVALID,
-                                "%s: calls in flight take memory of the host, and a buffer is "
-                                "memory of a device",
-                                muster_collective_name(request->collective));
-    }
-    return MUSTER_OK;
-}
-
 /* How long threads may wait, from a deadline. */
 static int64_t limit_of(int64_t deadline_ns)
 {
@@ -284,7 +139,7 @@ static muster_status make_call_locked(struct muster_context *context,
         request = &bound;
     }
     TRY(muster_request_key(request, context->topology.ranks, calls->key));
-    TRY(find_call(context, request, &call));
+    TRY(muster_started_call_find(context, request, &call));
     /* The analyzer does not see that MUSTER_OK means that there is one. */
     call->in_flight.operation =
         call->own.operation; /* NOLINT(clang-analyzer-core.NullDereference) */
@@ -296,7 +151,7 @@ static muster_status make_call_locked(struct muster_context *context,
     /* Ranges are bound before the call is found, whose lists they become. */
     muster_call_ranges_move(&call->request, &calls->ranges, &call->ranges);
     if (status != MUSTER_OK) {
-        free_call(call);
+        muster_started_call_free(call);
         return status;
     }
     *ret_call = call;
@@ -312,10 +167,8 @@ static muster_status launch_locked(struct muster_started_calls *calls,
 {
     struct muster_context *context = call->context;
     struct muster_launch *launch = &call->in_flight.launch;
-    struct muster_timeline *timeline = muster_fabric_timeline(context->fabric);
-    call->started_ns = muster_timeline_clock(timeline);
-    TRY(muster_staged_ranges_fetch(&call->ranges.staged, timeline));
-    TRY(muster_context_prepare(context, &call->request, &call->own, &call->scratch, launch));
+    call->started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
+    TRY(muster_started_call_prepare(call, launch));
     launch->context |= CONTEXT_BIT;
     launch->deadline_ns = MUSTER_NEVER; /* the engine has a limit */
     launch->sequence = calls->sequence + 1;
@@ -337,14 +190,14 @@ muster_status muster_context_start(struct muster_context *context,
 {
     struct muster_started_calls *calls = &context->started;
     struct muster_started_call *call = NULL;
-    TRY(check_start(context, request));
+    TRY(check_engine(context));
     AUTO_LOCK(&calls->mutex);
     TRY(check_usable_locked(calls));
     release_detached_locked(calls);
     TRY(make_call_locked(context, request, &call));
     muster_status status = launch_locked(calls, call);
     if (status != MUSTER_OK) {
-        free_call(call);
+        muster_started_call_free(call);
         return status;
     }
     *ret_call = call;
@@ -355,7 +208,7 @@ muster_status muster_context_make_persistent(struct muster_context *context,
                                              const struct muster_request *request,
                                              struct muster_started_call **ret_call)
 {
-    TRY(check_start(context, request));
+    TRY(check_engine(context));
     AUTO_LOCK(&context->started.mutex);
     TRY(make_call_locked(context, request, ret_call));
     (*ret_call)->persistent = true;
@@ -369,11 +222,6 @@ muster_status muster_started_call_start(struct muster_started_call *call)
     TRY(check_usable_locked(calls));
     release_detached_locked(calls);
     return launch_locked(calls, call);
-}
-
-void muster_started_call_free(struct muster_started_call *call)
-{
-    free_call(call);
 }
 
 /* Messages ---------------------------------------------------------------------------------------
@@ -436,7 +284,7 @@ muster_status muster_context_start_message(struct muster_context *context,
     call->message = message;
     muster_status status = launch_message_locked(messages, what, call);
     if (status != MUSTER_OK) {
-        free_call(call);
+        muster_started_call_free(call);
         return status;
     }
     *ret_call = call;
@@ -521,7 +369,7 @@ static void free_idle(struct muster_started_calls *calls)
     struct muster_started_call *each = NULL;
     while ((each = TAILQ_FIRST(&calls->idle)) != NULL) {
         TAILQ_REMOVE(&calls->idle, each, order);
-        free_call(each);
+        muster_started_call_free(each);
     }
     calls->idle_count = 0;
 }
@@ -535,15 +383,38 @@ void muster_started_calls_set_model(struct muster_started_calls *calls,
     free_idle(calls); /* their algorithms were chosen by other figures */
 }
 
+void muster_started_calls_tune(struct muster_started_calls *calls,
+                               const struct muster_tuned_list *list)
+{
+    AUTO_LOCK(&calls->mutex);
+    muster_tuning_clear(&calls->tuned);
+    if (list != NULL) {
+        muster_tuning_import(&calls->tuned, list);
+    }
+    free_idle(calls); /* their algorithms were chosen without it */
+}
+
+void muster_started_calls_share(struct muster_started_calls *calls,
+                                const struct muster_operation_group *group)
+{
+    AUTO_LOCK(&calls->mutex);
+    calls->turns = (struct muster_group_turns){.next = calls->sequence + 1};
+    calls->group = *group;
+    calls->group.turns = group->state != NULL ? &calls->turns : NULL;
+    muster_choices_clear(&calls->choices);
+    free_idle(calls); /* made without the memory */
+}
+
 void muster_started_calls_finish(struct muster_started_calls *calls)
 {
     struct muster_started_call *each = NULL;
     while ((each = TAILQ_FIRST(&calls->active)) != NULL) {
         (void)muster_progress_engine_wait(calls->engine, &each->in_flight, MUSTER_NEVER);
         TAILQ_REMOVE(&calls->active, each, order);
-        free_call(each);
+        muster_started_call_free(each);
     }
     free_idle(calls);
+    muster_tuning_clear(&calls->tuned);
     muster_call_ranges_finish(&calls->ranges);
     free(calls->key);
     pthread_mutex_destroy(&calls->mutex);

@@ -2,9 +2,10 @@
  * Calls in flight: a call that is started, makes progress in the progress engine's thread, and is
  * ended by its caller, in any order and from any thread. Any number may be in flight in a context.
  *
- * They run by messages, and have operations, scratch and numbers of their own: they neither wait
- * for the blocking calls of the context nor delay them. All ranks start the same calls in the same
- * order; a rank that blocks in a call which another one starts waits until its deadline.
+ * They have operations, scratch and numbers of their own, and where the ranks share memory a part
+ * of it: they neither wait for the blocking calls of the context nor delay them. All ranks start
+ * the same calls in the same order; a rank that blocks in a call which another one starts waits
+ * until its deadline. Group steps take turns in this order (executor_turns.h).
  *
  * An operation and its scratch are used again by later calls with the same key (request.h).
  *
@@ -16,9 +17,11 @@
 #include <pthread.h>
 #include <sys/queue.h>
 
+#include "collectives/select/tuning.h"
 #include "worker/context/algorithm_choice.h"
 #include "worker/context/context.h"
 #include "worker/context/ranges.h"
+#include "worker/executor/executor_group.h"
 #include "worker/executor/progress_engine.h"
 
 TAILQ_HEAD(muster_started_call_list, muster_started_call);
@@ -28,9 +31,12 @@ struct muster_started_calls {
     struct muster_progress_engine *engine; /* borrowed; NULL: no call can be started */
     pthread_mutex_t mutex;                 /* guards what follows */
     struct muster_choices choices;
+    struct muster_tuning tuned;           /* what was given; none is tried here */
     struct muster_request_key *key;       /* room for the key of any request */
     struct muster_call_ranges ranges;     /* of the call that is being started */
     uint64_t sequence;                    /* of the last call */
+    struct muster_operation_group group;  /* performs group steps; without a state: none does */
+    struct muster_group_turns turns;      /* of the group; the engine's */
     struct muster_started_call_list idle; /* most recently used first */
     uint32_t idle_count;
     struct muster_started_call_list active; /* started and not ended */
@@ -49,5 +55,16 @@ void muster_started_calls_finish(struct muster_started_calls *calls);
 /* From now on algorithms are chosen by these figures. */
 void muster_started_calls_set_model(struct muster_started_calls *calls,
                                     const struct muster_cost_model *model);
+
+/* From now on algorithms are those of this list where it has any; NULL: nowhere. What blocking
+ * calls find out after that is not used: members may start a call before or after that is decided.
+ */
+void muster_started_calls_tune(struct muster_started_calls *calls,
+                               const struct muster_tuned_list *list);
+
+/* From now on the group, in its second part of the ranks' memory, performs group steps. No call is
+ * in flight. */
+void muster_started_calls_share(struct muster_started_calls *calls,
+                                const struct muster_operation_group *group);
 
 #endif

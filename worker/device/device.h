@@ -50,6 +50,29 @@ struct muster_group_launch {
     void *user; /* of check */
 };
 
+/* Group steps in flight, which are polled: one at a time in a group. `group` is as in
+ * run_group_step; it performs no other operations. */
+struct muster_group_flight {
+    /* The step is copied, its launch borrowed until the end; neither its deadline nor `check` and
+     * `user` are used. announces: the operation runs by messages, and is only announced, so that
+     * ranks that perform a group step in its place end with MUSTER_INVALID. */
+    void (*begin)(void *group, const struct muster_group_launch *step, bool announces);
+    /* Does what can be done without waiting for another rank for longer than spin_ns.
+     * MUSTER_RETRY: the step is not done yet; *ret_advanced: it has come further since the last
+     * time. Else it is to be ended with this status. */
+    muster_status (*poll)(void *group, int64_t spin_ns, bool *ret_advanced);
+    /* Whether the rank that the step waits for is alive; a system call. MUSTER_REJOIN: it is not,
+     * and the step is to be ended. */
+    muster_status (*check)(void *group);
+    /* With the status of poll or check, or one of the caller's, of which MUSTER_RETRY means that
+     * the limit of the operation has passed. Returns it with its text; statuses and ret_suspect as
+     * of run_group_step. */
+    muster_status (*end)(void *group, muster_status status, uint32_t *ret_suspect);
+    /* This rank takes part in no operation from this number on. Of any thread that uses the group.
+     */
+    void (*withdraw)(void *group, uint64_t sequence);
+};
+
 /* One row of the registry. Every slot is filled; those marked (host) may be one of the functions
  * below, which bring the data to the host. All statuses are MUSTER_OK, or MUSTER_FATAL with the
  * device's own name of the error, unless the slot says more. */
@@ -94,6 +117,7 @@ struct muster_device {
      * launch only sequence, call and deadline_ns are used. Statuses as above. */
     muster_status (*announce_to_group)(void *group, const struct muster_group_launch *step,
                                        uint32_t *ret_suspect);
+    const struct muster_group_flight *flight;
     /* What helps where an RDMA device cannot read this memory, as a sentence without its stop. */
     const char *rdma_advice;
 };
@@ -106,7 +130,8 @@ MUSTER_CHECKED muster_status muster_device_finish_on_host(const struct muster_de
                                                           void *data, uint64_t count,
                                                           uint64_t contributions);
 
-/* The two slots of a device that has no groups: MUSTER_INVALID. */
+/* The slots of a device that has no groups: MUSTER_INVALID. */
+extern const struct muster_group_flight muster_device_no_flight;
 MUSTER_CHECKED muster_status muster_device_no_group_step(void *group,
                                                          const struct muster_group_launch *step,
                                                          uint32_t *ret_suspect);

@@ -104,4 +104,44 @@ muster_status muster_device_no_group_step(void *group, const struct muster_group
     return muster_error_set(MUSTER_INVALID, "%s: this device performs no group steps",
                             muster_collective_name(step->launch->shape.collective));
 }
+
+static void begin_nothing(void *group, const struct muster_group_launch *step, bool announces)
+{
+    (void)group;
+    (void)step;
+    (void)announces;
+}
+
+static muster_status poll_nothing(void *group, int64_t spin_ns, bool *ret_advanced)
+{
+    (void)group;
+    (void)spin_ns;
+    *ret_advanced = false;
+    return muster_error_set(MUSTER_INVALID, "this device performs no group steps");
+}
+
+static muster_status check_nothing(void *group)
+{
+    (void)group;
+    return MUSTER_OK;
+}
+
+static muster_status end_nothing(void *group, muster_status status, uint32_t *ret_suspect)
+{
+    (void)group;
+    (void)ret_suspect;
+    return status;
+}
+
+static void withdraw_nothing(void *group, uint64_t sequence)
+{
+    (void)group;
+    (void)sequence;
+}
 /* NOLINTEND(readability-non-const-parameter) */
+
+const struct muster_group_flight muster_device_no_flight = {.begin = begin_nothing,
+                                                            .poll = poll_nothing,
+                                                            .check = check_nothing,
+                                                            .end = end_nothing,
+                                                            .withdraw = withdraw_nothing};

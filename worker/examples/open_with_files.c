@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { PATH_SIZE = 4096, MEMBERS_MAX = 10000, WAIT_MS = 10000, PAUSE_MS = 5 };
 
@@ -17,24 +18,26 @@ struct meeting {
     unsigned rank, size;
 };
 
-/* Under another name first, so that nobody reads a part of it. */
+/* Under another name first, so that nobody reads a part of it. A folder is for one meeting: a link,
+ * unlike a rename, replaces no file of an earlier one. */
 static int write_blob(const struct meeting *meeting, const void *blob, size_t size_bytes)
 {
     char path[PATH_SIZE];
     char part[PATH_SIZE];
     (void)snprintf(path, sizeof path, "%s/%u", meeting->folder, meeting->rank);
     (void)snprintf(part, sizeof part, "%s/%u.part", meeting->folder, meeting->rank);
-    FILE *file = fopen(part, "wbx"); /* x: a folder is for one meeting */
+    FILE *file = fopen(part, "wbx");
     if (file == NULL) {
         perror(part);
         return 1;
     }
     size_t written = fwrite(blob, size_bytes, 1, file);
-    if (fclose(file) != 0 || written != 1 || rename(part, path) != 0) {
+    int failed = fclose(file) != 0 || written != 1 || link(part, path) != 0;
+    if (failed) {
         perror(path);
-        return 1;
     }
-    return 0;
+    (void)unlink(part);
+    return failed;
 }
 
 /* 0: the file is there, and has been read. */

@@ -433,7 +433,8 @@ static muster_status drive(struct muster_operation *operation, const struct must
         if (status != MUSTER_OK || ended) {
             break;
         }
-        status = muster_fabric_wait_in(operation->fabric, &key, awake, launch->deadline_ns);
+        struct muster_wait_clock clock = {0};
+        status = muster_fabric_wait_in(operation->fabric, &key, &clock, awake, launch->deadline_ns);
     }
     return status;
 }

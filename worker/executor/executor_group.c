@@ -15,29 +15,42 @@ struct polling {
     const struct muster_launch *launch;
 };
 
-/* Progresses the fabric, and checks whether it has lost a rank of the group. */
-static muster_status poll_fabric(void *user, uint32_t *ret_suspect)
+muster_status muster_operation_group_check(const struct muster_operation_group *group,
+                                           const struct muster_launch *launch,
+                                           uint32_t *ret_suspect)
 {
-    const struct polling *polling = user;
-    struct muster_fabric *fabric = polling->group->fabric;
-    const struct muster_launch *launch = polling->launch;
-    const bool never = false;
-    muster_status status =
-        muster_fabric_wait(fabric, launch->generation, &never, muster_clock_ns() + FABRIC_POLL_NS);
-    if (status != MUSTER_RETRY) {
-        return status;
-    }
     char reason[MUSTER_REASON_SIZE];
     uint32_t lost;
-    if (muster_fabric_lost_peer(fabric, launch->generation, &lost, reason)) {
+    if (muster_fabric_lost_peer(group->fabric, launch->generation, &lost, reason)) {
         for (uint32_t i = 0; i < launch->shape.ranks; i++) {
-            if (polling->group->ranks[i] == lost) {
+            if (group->ranks[i] == lost) {
                 *ret_suspect = lost;
                 return muster_error_set(MUSTER_REJOIN, "%s", reason);
             }
         }
     }
     return MUSTER_OK;
+}
+
+/* Progresses the fabric, and checks whether it has lost a rank of the group. */
+static muster_status poll_fabric(void *user, uint32_t *ret_suspect)
+{
+    const struct polling *polling = user;
+    const struct muster_launch *launch = polling->launch;
+    const bool never = false;
+    muster_status status = muster_fabric_wait(polling->group->fabric, launch->generation, &never,
+                                              muster_clock_ns() + FABRIC_POLL_NS);
+    return status == MUSTER_RETRY
+               ? muster_operation_group_check(polling->group, launch, ret_suspect)
+               : status;
+}
+
+void muster_operation_group_abort(const struct muster_operation_group *group,
+                                  const struct muster_launch *launch)
+{
+    char text[MUSTER_ERROR_MAX];
+    (void)snprintf(text, sizeof text, "%s", muster_last_error());
+    muster_launch_abort(group->fabric, launch, group->ranks, launch->shape.ranks, text);
 }
 
 muster_status muster_operation_group_run(const struct muster_operation_group *group,
@@ -53,10 +66,7 @@ muster_status muster_operation_group_run(const struct muster_operation_group *gr
     TRY(muster_fabric_check(group->fabric, launch->generation));
     muster_status status = group->device->run_group_step(group->state, &step, ret_suspect);
     if (status == MUSTER_INVALID) {
-        /* Ranks that run another collective by messages no longer poll the group. */
-        char text[MUSTER_ERROR_MAX];
-        (void)snprintf(text, sizeof text, "%s", muster_last_error());
-        muster_launch_abort(group->fabric, launch, group->ranks, launch->shape.ranks, text);
+        muster_operation_group_abort(group, launch);
     }
     return status;
 }

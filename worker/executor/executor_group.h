@@ -6,9 +6,19 @@
 #ifndef MUSTER_WORKER_EXECUTOR_EXECUTOR_GROUP_H
 #define MUSTER_WORKER_EXECUTOR_EXECUTOR_GROUP_H
 
+#include "worker/base/status.h"
 #include "worker/executor/executor.h"
 
 struct muster_device;
+
+/* Whose turn it is among the operations in flight of one rank in one group (executor_turns.h). */
+struct muster_group_turns {
+    uint64_t next;        /* the number of that operation, from 1 */
+    uint64_t ended_from;  /* operations from this number on fail; 0: none */
+    muster_status status; /* theirs, with its text */
+    char text[MUSTER_ERROR_MAX];
+    int64_t check_ns; /* when liveness is checked next */
+};
 
 /* A group of ranks for which a device performs group steps. */
 struct muster_operation_group {
@@ -17,6 +27,9 @@ struct muster_operation_group {
     bool buffers;                 /* all ranks can read the buffers of all */
     struct muster_fabric *fabric; /* borrowed */
     const uint32_t *ranks;        /* global; borrowed */
+    /* Of a group for operations in flight, whose steps are polled; borrowed. NULL: its operations
+     * block. */
+    struct muster_group_turns *turns;
 };
 
 /* The device performs one group step, which is the whole operation. Blocks; statuses are those of
@@ -24,6 +37,16 @@ struct muster_operation_group {
 MUSTER_CHECKED muster_status muster_operation_group_run(const struct muster_operation_group *group,
                                                         const struct muster_launch *launch,
                                                         unsigned method, uint32_t *ret_suspect);
+
+/* MUSTER_REJOIN: the fabric has lost a rank of the group. */
+MUSTER_CHECKED muster_status
+muster_operation_group_check(const struct muster_operation_group *group,
+                             const struct muster_launch *launch, uint32_t *ret_suspect);
+
+/* The members disagree, and muster_last_error() says how: sends all of them an abort, because ranks
+ * that run another collective by messages do not look at the group. */
+void muster_operation_group_abort(const struct muster_operation_group *group,
+                                  const struct muster_launch *launch);
 
 /* Announces an operation that runs by messages to the group. Statuses as above. */
 MUSTER_CHECKED muster_status

@@ -7,6 +7,7 @@
 
 #include "worker/base/status.h"
 #include "worker/executor/executor.h"
+#include "worker/executor/executor_turns.h"
 
 struct muster_pack_plan; /* executor_packs.h */
 
@@ -41,9 +42,9 @@ struct muster_operation {
     uint32_t *peers; /* [peer_count] the schedule's distinct peers, global ranks */
     size_t peer_count;
     struct muster_pack_plan *packs; /* of an operation whose launches are compressed; or NULL */
-    bool in_group;                  /* the schedule is one group step */
     const struct muster_operation_group *group; /* borrowed; NULL: none performs it */
     unsigned method;                            /* of the group's device */
+    bool in_group;                              /* the schedule is one group step */
 
     /* Of the present launch. */
     const struct muster_launch *launch;
@@ -52,6 +53,9 @@ struct muster_operation {
     /* Likewise: the ranges that the buffer consists of, or NULL. */
     const struct muster_range_list *ranges[3];
     bool in_ranges; /* one of them is not NULL */
+    bool advanced;  /* an operation in flight: in the memory of its group, since the last time */
+    enum muster_turn turn; /* likewise */
+    uint32_t turn_suspect; /* who is to blame for its end there; UINT32_MAX: nobody */
     /* By enum muster_buffer: the allocation of a device that the buffer is in; NULL: memory of the
      * host. on_device: one is not NULL. */
     const struct muster_device_memory *memories[3];

@@ -8,8 +8,16 @@
 
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
+#include "worker/executor/executor_turns.h"
 
-enum { WATCH_MS = 10 };
+enum {
+    WATCH_MS = 10,
+    POLL_MIN_NS = 2 * 1000, /* between two polls of memory */
+    POLL_MAX_NS = 1000 * 1000,
+    SPIN_NS = 20 * 1000, /* in memory, before the fabric has its turn */
+    SPIN_MAX_NS = 200 * 1000,
+    TELL_NS = 20 * 1000,
+};
 
 TAILQ_HEAD(muster_in_flight_list, muster_in_flight);
 
@@ -23,6 +31,18 @@ struct muster_progress_engine {
     bool has_thread, stopping;
     bool watching; /* drives the fabric also while there is no operation */
     bool awake;    /* an operation has something to do; see executor.h */
+
+    /* Of the engine's thread, in this round: operations that wait in memory that ranks share, where
+     * nothing wakes it, and those that run by messages. */
+    uint32_t polled, others;
+    bool advanced;        /* one has come further in that memory */
+    int64_t advanced_ns;  /* when one did last */
+    int64_t spin_ns;      /* how long an operation may wait there in the next round */
+    bool has_completed;   /* operations, about which waiting threads have not been told */
+    int64_t completed_ns; /* since when */
+    /* The operation of the present waits, the oldest one. */
+    struct muster_message_key awaited;
+    struct muster_wait_clock clock;
 };
 
 /* The engine's thread ----------------------------------------------------------------------------
@@ -33,7 +53,7 @@ static void finish(struct muster_progress_engine *engine, struct muster_in_fligh
                    muster_status status)
 {
     if (in_flight->operation != NULL) {
-        status = muster_operation_finish(in_flight->operation, status, &in_flight->suspect);
+        status = muster_operation_turn_finish(in_flight->operation, status, &in_flight->suspect);
     }
     status = in_flight->complete(in_flight, status);
     in_flight->status = status;
@@ -43,7 +63,23 @@ static void finish(struct muster_progress_engine *engine, struct muster_in_fligh
     AUTO_LOCK(&engine->mutex);
     TAILQ_REMOVE(&engine->queue, in_flight, order);
     in_flight->done = true;
-    (void)pthread_cond_broadcast(&engine->completed);
+    if (!engine->has_completed) {
+        engine->has_completed = true;
+        engine->completed_ns = muster_clock_ns();
+    }
+}
+
+/* Wakes the threads that wait for operations. On a host with fewer cores than threads a wake after
+ * each of many small operations would cost more than these: while operations come further in memory
+ * that ranks share, there is one every TELL_NS. */
+static void tell_waiting(struct muster_progress_engine *engine)
+{
+    bool soon = engine->advanced && engine->spin_ns > 0 &&
+                muster_clock_ns() - engine->completed_ns < TELL_NS;
+    if (engine->has_completed && !soon) {
+        engine->has_completed = false;
+        (void)pthread_cond_broadcast(&engine->completed);
+    }
 }
 
 /* Starts an operation or does what is due in it. Without the mutex. */
@@ -53,6 +89,7 @@ static void progress(struct muster_progress_engine *engine, struct muster_in_fli
     bool ended = false;
     if (in_flight->operation == NULL) {
         in_flight->started = true;
+        engine->others++;
         if (__atomic_load_n(in_flight->finished, __ATOMIC_SEQ_CST)) {
             finish(engine, in_flight, MUSTER_OK);
         }
@@ -60,11 +97,17 @@ static void progress(struct muster_progress_engine *engine, struct muster_in_fli
     }
     if (!in_flight->started) {
         in_flight->started = true;
-        status = muster_operation_start(in_flight->operation, &in_flight->launch, &engine->awake);
+        status =
+            muster_operation_turn_start(in_flight->operation, &in_flight->launch, &engine->awake);
     }
     if (status == MUSTER_OK) {
-        status = muster_operation_progress(in_flight->operation, &ended);
+        status = muster_operation_turn_progress(in_flight->operation, engine->spin_ns, &ended);
     }
+    bool advanced = false;
+    enum muster_turn turn = muster_operation_turn(in_flight->operation, &advanced);
+    engine->polled += turn == MUSTER_TURN_TAKEN;
+    engine->others += turn == MUSTER_TURN_MESSAGES;
+    engine->advanced |= advanced;
     if (status != MUSTER_OK || ended) {
         finish(engine, in_flight, status);
     }
@@ -93,6 +136,9 @@ static void progress_all(struct muster_progress_engine *engine)
 {
     const struct span all = all_of(engine);
     struct muster_in_flight *next = NULL;
+    engine->polled = 0;
+    engine->others = 0;
+    engine->advanced = false;
     for (struct muster_in_flight *each = all.first; each != NULL; each = next) {
         next = next_in(&all, each);
         progress(engine, each);
@@ -164,7 +210,32 @@ static void end_failed(struct muster_progress_engine *engine, muster_status stat
     }
 }
 
-/* Waits for the messages of all operations, at most until the first limit. */
+/* When memory is polled again: soon after an operation has come further there, and after a longer
+ * wait so that at most an eighth of it is lost, and 1 ms. A thread that has nothing else to do
+ * polls there first. */
+static int64_t next_poll(struct muster_progress_engine *engine)
+{
+    int64_t now_ns = muster_clock_ns();
+    if (engine->advanced) {
+        engine->advanced_ns = now_ns;
+    }
+    int64_t waited_ns = now_ns - engine->advanced_ns;
+    int64_t pause_ns = waited_ns / 8;
+    engine->spin_ns =
+        engine->others == 0 && engine->polled <= 1 && waited_ns < SPIN_MAX_NS ? SPIN_NS : 0;
+    pause_ns = pause_ns < POLL_MIN_NS ? POLL_MIN_NS : pause_ns;
+    return engine->polled == 0 ? MUSTER_NEVER
+                               : now_ns + (pause_ns < POLL_MAX_NS ? pause_ns : POLL_MAX_NS);
+}
+
+static bool is_same(const struct muster_message_key *left, const struct muster_message_key *right)
+{
+    return left->sequence == right->sequence && left->context == right->context &&
+           left->generation == right->generation;
+}
+
+/* Waits for the messages of all operations, at most until the first limit, or until memory is
+ * polled again. */
 static void wait_for_messages(struct muster_progress_engine *engine)
 {
     const struct span all = all_of(engine);
@@ -174,9 +245,18 @@ static void wait_for_messages(struct muster_progress_engine *engine)
     const struct muster_launch *oldest = &all.first->launch;
     const struct muster_message_key key = {
         .generation = oldest->generation, .sequence = oldest->sequence, .context = oldest->context};
+    if (!is_same(&key, &engine->awaited)) {
+        engine->awaited = key;
+        engine->clock = (struct muster_wait_clock){0};
+    }
+    int64_t limit_ns = earliest_limit(engine, &all);
+    int64_t poll_ns = next_poll(engine);
     muster_status status =
-        muster_fabric_wait_in(engine->fabric, &key, &engine->awake, earliest_limit(engine, &all));
-    if (status != MUSTER_OK) {
+        muster_fabric_wait_in(engine->fabric, &key, &engine->clock, &engine->awake,
+                              poll_ns < limit_ns ? poll_ns : limit_ns);
+    if (status == MUSTER_OK) {
+        engine->clock = (struct muster_wait_clock){0};
+    } else if (status != MUSTER_RETRY || muster_clock_ns() >= limit_ns) {
         end_failed(engine, status, key.generation);
     }
 }
@@ -198,6 +278,10 @@ static void watch(struct muster_progress_engine *engine)
 static bool has_operations(struct muster_progress_engine *engine)
 {
     AUTO_LOCK(&engine->mutex);
+    if (TAILQ_EMPTY(&engine->queue)) {
+        engine->advanced = false;
+        tell_waiting(engine);
+    }
     while (TAILQ_EMPTY(&engine->queue) && !engine->stopping) {
         if (engine->watching) {
             watch(engine);
@@ -215,6 +299,7 @@ static void *run(void *user)
         /* Cleared before the checks: whatever comes after them sets it again. */
         __atomic_store_n(&engine->awake, false, __ATOMIC_SEQ_CST);
         progress_all(engine);
+        tell_waiting(engine);
         wait_for_messages(engine);
     }
     return NULL;

@@ -6,6 +6,7 @@
 #include "worker/base/cores.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
+#include "worker/fabric/link_presence.h"
 #include "worker/fabric/transports.h"
 #include "worker/trace/timeline.h"
 
@@ -16,6 +17,7 @@
 #include <string.h>
 
 enum { MEMBERS_MAX = 1 << 20, CONNECT_POLL_MS = 20 };
+_Static_assert((int)MEMBERS_MAX <= (int)MUSTER_HELLO_RANKS_MAX, "a hello has room for all ranks");
 
 /* Beginning and end -------------------------------------------------------------------------- */
 
@@ -60,6 +62,8 @@ muster_status muster_fabric_create(const struct muster_fabric_options *options,
     fabric->segment_bytes = options->segment_bytes != 0 ? options->segment_bytes : UINT32_MAX;
     fabric->timeline = options->timeline;
     fabric->loss_revokes = options->loss_revokes;
+    fabric->quiet_ms = options->quiet_ms;
+    fabric->look_at_links = muster_link_presence_timers;
     (void)snprintf(fabric->first_address, sizeof fabric->first_address, "%s",
                    options->first_address != NULL ? options->first_address : "");
     muster_status status = muster_progress_init(fabric);
@@ -80,6 +84,7 @@ muster_status muster_fabric_create(const struct muster_fabric_options *options,
 static void close_link(struct muster_link *link)
 {
     struct muster_transfer_list sends = {0};
+    muster_link_presence_end(link);
     if (link->end != NULL) {
         link->ops->close(link, &sends);
     }
@@ -158,6 +163,7 @@ void muster_fabric_kill(struct muster_fabric *fabric)
     muster_fabric_quiesce(fabric);
     fabric->killed = true;
     fabric->revoked = UINT64_MAX;
+    atomic_store(&fabric->valid, 0);
     (void)snprintf(fabric->revoked_reason, MUSTER_REASON_SIZE, "this fabric was killed");
     for (uint32_t i = 0; i < fabric->link_count; i++) {
         struct muster_link *link = fabric->links[i];
@@ -255,6 +261,9 @@ static void drop_link(struct muster_link *link)
     }
     close_link(link);
     HASH_DEL(fabric->by_member, link);
+    if (fabric->awaited == link) {
+        fabric->awaited = NULL;
+    }
     link->next = fabric->retired_links;
     fabric->retired_links = link;
 }
@@ -314,7 +323,8 @@ static struct muster_spin_host describe_host(const struct muster_fabric *fabric,
 /* The arguments are checked before anything changes. The number of the generation is set before
  * links are updated, because each link records the last generation that had its peer. Slot refresh
  * closes links that died unnoticed before they become links of the new generation. Slot
- * begin_generation accepts pending connections when all links have been created. */
+ * begin_generation accepts pending connections when all links have been created, and tells the
+ * peers of open links this member's new rank; what they have told before is compared last. */
 muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint64_t generation,
                                              const struct muster_peer *peers, uint32_t count)
 {
@@ -329,6 +339,7 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     fabric->links = links;
     fabric->link_count = count;
     fabric->generation = generation;
+    atomic_store(&fabric->valid, generation > fabric->revoked ? generation : 0);
     fabric->lost = false;
     fabric->out_of_descriptors[0] = '\0';
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
@@ -342,6 +353,11 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     muster_spin_policy_init(&fabric->spin_policy, &muster_spin_on_links, &host);
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         fabric->transports[i].ops->begin_generation(fabric->transports[i].self);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (fabric->links[i] != NULL) {
+            muster_link_compare_rank(fabric->links[i]);
+        }
     }
     muster_progress_wake_all(fabric);
     muster_timeline_begin(fabric->timeline, generation, muster_fabric_own_rank(fabric), count);
@@ -408,6 +424,9 @@ uint32_t muster_fabric_connect_all(struct muster_fabric *fabric, uint64_t genera
 
 muster_status muster_fabric_check(struct muster_fabric *fabric, uint64_t generation)
 {
+    if (atomic_load(&fabric->valid) == generation) { /* most calls find that */
+        return MUSTER_OK;
+    }
     AUTO_LOCK(&fabric->lock);
     return generation <= fabric->revoked || generation < fabric->generation
                ? muster_fabric_over(fabric, generation)

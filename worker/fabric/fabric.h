@@ -31,7 +31,7 @@ enum {
     /* Of all that members send each other: frames, hellos, and the records that communicators and
      * sessions exchange (introduction.h, figures_wire.h, sync_wire.h). A change of any of them is a
      * new version: members of different versions refuse each other by the hello (wire/hello.h). */
-    MUSTER_WIRE_VERSION = 6,
+    MUSTER_WIRE_VERSION = 7,
     MUSTER_ADDRESSES_MAX = 16, /* published by one member */
     MUSTER_PEER_HOST_SIZE = 64,
     MUSTER_ADDRESS_SIZE = 128, /* "tcp://[fe80::1]:65535" and its terminator */
@@ -155,6 +155,9 @@ struct muster_fabric_options {
     /* There is no service that would tell the members of a death: a link that is lost revokes the
      * generation, as by muster_fabric_revoke_for_all(). */
     bool loss_revokes;
+    /* For tests: after how long without a sign of a member that keeps this one waiting its port is
+     * dialled; the other times of address/presence.h scale with it. 0: MUSTER_PRESENCE_QUIET_MS. */
+    uint32_t quiet_ms;
 };
 
 /* Starts listening. MUSTER_INVALID: an address is not numeric or not one of this machine, no port
@@ -252,11 +255,19 @@ bool muster_fabric_reads_devices(struct muster_fabric *fabric, uint64_t generati
 MUSTER_CHECKED muster_status muster_fabric_wait(struct muster_fabric *fabric, uint64_t generation,
                                                 const bool *finished, int64_t deadline_ns);
 
+/* When signatures are sent. Zeroed when an operation begins to wait; a thread that waits for short
+ * times, one after the other, keeps it. */
+struct muster_wait_clock {
+    int64_t signatures_delay_ns, signatures_due_ns;
+};
+
 /* The same for the transfers of one operation, the one of the key. After 50 ms the members that it
- * waits for are sent the operation's signature, and again after twice the time: members that call
- * the operation with different arguments could otherwise all wait for each other. */
+ * waits for are sent the operation's signature, and again after twice the time, at least every 10
+ * s: members that call the operation with different arguments could otherwise all wait for each
+ * other, and a link of RDMA notices the end of a host only when it sends. */
 MUSTER_CHECKED muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
                                                    const struct muster_message_key *operation,
+                                                   struct muster_wait_clock *clock,
                                                    const bool *finished, int64_t deadline_ns);
 
 /* Sets *finished, as a done function may, and ends the waits that wait for it. */

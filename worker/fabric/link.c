@@ -177,6 +177,35 @@ void muster_link_fail(struct muster_link *link, enum muster_link_state state, co
     }
 }
 
+static muster_status check_told_rank(const struct muster_link *link)
+{
+    return link->told_generation != link->fabric->generation || link->told_rank == link->rank
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_INVALID,
+                                  "it says that it is rank %u in generation %" PRIu64
+                                  ", where this member, rank %u, has it as rank %u",
+                                  link->told_rank, link->told_generation,
+                                  muster_fabric_own_rank(link->fabric), link->rank);
+}
+
+muster_status muster_link_told_rank(struct muster_link *link, uint64_t generation, uint32_t rank)
+{
+    if (generation >= link->told_generation) {
+        link->told_generation = generation;
+        link->told_rank = rank;
+    }
+    return check_told_rank(link);
+}
+
+void muster_link_compare_rank(struct muster_link *link)
+{
+    if (check_told_rank(link) != MUSTER_OK) {
+        char what[MUSTER_REASON_SIZE];
+        (void)snprintf(what, sizeof what, "%.200s", muster_last_error());
+        muster_link_fail(link, MUSTER_LINK_LOST, what);
+    }
+}
+
 bool muster_is_out_of_descriptors(int error)
 {
     return error == EMFILE || error == ENFILE;

@@ -56,8 +56,12 @@ struct muster_link {
     uint32_t sends;                        /* posted, not done; the transport has them */
     bool marked;                           /* in fabric->marked */
     uint64_t last_generation;              /* in which this member was a peer */
-    enum muster_probe_verdict probed;      /* of the last probe; see fabric_probe.c */
-    int64_t probed_until_ns;               /* it is valid so long */
+    uint64_t told_generation;              /* the latest of which the peer has told its rank; 0 */
+    uint32_t told_rank;
+    enum muster_probe_verdict probed;       /* of the last probe; see fabric_probe.c */
+    int64_t probed_until_ns;                /* it is valid so long */
+    uint64_t activity;                      /* frames received, and frames with data sent */
+    struct muster_link_presence *presence;  /* NULL: it is not awaited; see link_presence.c */
     struct muster_link *next_marked, *next; /* next: in fabric->retired_links */
     UT_hash_handle hh;                      /* fabric->by_member */
 };
@@ -182,6 +186,11 @@ struct muster_transport {
     /* Moves what can be moved without waiting. Called by the leader for links that are marked. */
     void (*progress)(struct muster_link *link);
 
+    /* Reads what the peer has sent, without an event; *ret_any is true if there was anything, or
+     * the link has changed. The leader calls it while it polls. False, or NULL: the link is read
+     * from when memory or a descriptor says so. */
+    bool (*receive)(struct muster_link *link, bool *ret_any);
+
     /* Queues a goodbye after all that was posted. */
     void (*send_goodbye)(struct muster_link *link);
 
@@ -194,6 +203,11 @@ struct muster_transport {
 
     /* State PEER_LEFT: true if the whole message has arrived. */
     bool (*has_arrived)(const struct muster_link *link, const struct muster_message_key *key);
+
+    /* State OPEN: whether the peer's kernel has acknowledged something lately, which it does
+     * whatever its process is about. NULL: where the peer's end is gone, the transport loses the
+     * link by itself. */
+    bool (*answers)(const struct muster_link *link);
 
     /* Closes the link's end at once, in any state, and moves the sends that it has to ret_sends.
      * link->end is NULL afterwards. The peer sees a death unless the goodbye has been sent. */
@@ -294,6 +308,7 @@ struct muster_fabric {
     uint32_t address_count;
 
     uint64_t generation;              /* 0: none begun */
+    atomic_uint_fast64_t valid;       /* the same while it is not revoked, else 0 */
     char host[MUSTER_PEER_HOST_SIZE]; /* this member's, as the peers know it */
     struct muster_link **links;       /* [link_count], by rank; NULL for this member */
     struct muster_link *by_member;    /* the same in a hash */
@@ -321,6 +336,8 @@ struct muster_fabric {
     uint32_t turns;                /* of the leader since it last polled descriptors */
     struct muster_waiter *waiters; /* the other waiting threads, which sleep */
     struct muster_link *marked;    /* marked links: ops->progress is to be called */
+    struct muster_link *awaited;   /* that of the last posted receive, or NULL */
+    uint32_t reads, reads_left;    /* of it, before the leader polls descriptors: leader_wait.c */
     struct muster_observer *observers;
     struct muster_transfer_list
         completed;      /* within a post: the leader calls their done functions */
@@ -330,6 +347,12 @@ struct muster_fabric {
     struct muster_watch *retired_watches;
     struct muster_link *retired_links;
     struct muster_spin_policy spin_policy; /* of the leader */
+
+    uint32_t quiet_ms;       /* see muster_fabric_options; 0: the usual */
+    int64_t presence_due_ns; /* when to look at the links next: link_presence.c */
+    /* A timer: looks at the links that keep this member waiting. Returns when to be called again.
+     * Progress knows no links, so it is a slot, as those of transports are. */
+    int64_t (*look_at_links)(struct muster_fabric *fabric, int64_t now_ns);
 
     struct muster_fabric_figures figures;
 };
@@ -365,6 +388,15 @@ void muster_link_opened(struct muster_link *link);
  * and the loss is recorded for muster_fabric_lost_peer(); or it is PEER_LEFT, and `what` is not
  * used. */
 void muster_link_fail(struct muster_link *link, enum muster_link_state state, const char *what);
+
+/* The peer has told its rank in a generation, in a hello or a frame. MUSTER_INVALID: it is another
+ * one than here; the text has both. What it tells of a later generation is compared when that
+ * begins here; an earlier one does not matter. */
+MUSTER_CHECKED muster_status muster_link_told_rank(struct muster_link *link, uint64_t generation,
+                                                   uint32_t rank);
+/* The present generation has begun: what the peer has told of it before. Loses the link as above.
+ */
+void muster_link_compare_rank(struct muster_link *link);
 
 /* Whether the error number says that this process or this host can open no more descriptors. */
 bool muster_is_out_of_descriptors(int error);

@@ -103,6 +103,7 @@ muster_status muster_fabric_post_locked(struct muster_fabric *fabric,
         link->ops->post_send(link, transfer);
     } else {
         muster_transfer_table_insert(&link->receives, transfer);
+        fabric->awaited = link;
         link->ops->post_receive(link, transfer);
     }
     return MUSTER_OK;

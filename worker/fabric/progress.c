@@ -4,34 +4,32 @@
  * or the leader has finished and one of them becomes the leader.
  */
 #include "worker/base/clock.h"
-#include "worker/base/core_move.h"
 #include "worker/base/fork_guard.h"
 #include "worker/base/thread.h"
+#include "worker/fabric/leader_wait.h"
 #include "worker/fabric/link.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <limits.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 enum {
-    EVENTS_MAX = 64,          /* taken from epoll at a time */
     TURNS_WITHOUT_EVENTS = 8, /* while there is other work; then descriptors are polled */
-    RELAXES = 16,             /* between two polls of descriptors */
     SIGNATURES_DELAY_NS =
         50 * 1000 * 1000, /* of a wait, until it sends its signature to the peers */
 };
 
+/* RDMA finds out that a peer is cut off when it sends something: here at the latest. */
+static const int64_t signatures_delay_max_ns = 10 * (int64_t)MUSTER_NS_PER_S;
+
 struct muster_waiter {
     const bool *finished;
     uint64_t generation;
-    const struct muster_operation_id *operation;    /* NULL: waits for something else */
-    int64_t signatures_delay_ns, signatures_due_ns; /* 0: the wait has just begun */
-    pthread_cond_t woken;                           /* while another thread is the leader */
+    const struct muster_operation_id *operation; /* NULL: waits for something else */
+    struct muster_wait_clock clock;              /* 0: the wait has just begun */
+    pthread_cond_t woken;                        /* while another thread is the leader */
     struct muster_waiter *next, *previous;
 };
 
@@ -201,16 +199,14 @@ static void progress_marked(struct muster_fabric *fabric)
 
 static int64_t run_timers(struct muster_fabric *fabric)
 {
-    int64_t due_ns = MUSTER_NEVER;
     int64_t now_ns = muster_clock_ns();
+    int64_t due_ns = fabric->look_at_links(fabric, now_ns);
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         int64_t next_ns = fabric->transports[i].ops->timers(fabric->transports[i].self, now_ns);
         due_ns = next_ns < due_ns ? next_ns : due_ns;
     }
     return due_ns;
 }
-
-/* Polling -------------------------------------------------------------------------------------- */
 
 static void mark_updated_links(struct muster_fabric *fabric)
 {
@@ -221,138 +217,21 @@ static void mark_updated_links(struct muster_fabric *fabric)
     }
 }
 
-static bool poll_transports(const struct muster_fabric *fabric)
-{
-    for (uint32_t i = 0; i < fabric->transport_count; i++) {
-        if (fabric->transports[i].ops->poll != NULL &&
-            fabric->transports[i].ops->poll(fabric->transports[i].self)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void arm_wakeups(struct muster_fabric *fabric, bool armed)
-{
-    for (uint32_t i = 0; i < fabric->transport_count; i++) {
-        if (fabric->transports[i].ops->arm_wakeups != NULL) {
-            fabric->transports[i].ops->arm_wakeups(fabric->transports[i].self, armed);
-        }
-    }
-}
-
-static bool poll_memory(const struct muster_fabric *fabric)
-{
-    for (uint32_t i = 0; i < fabric->spin_policy.polls_of_memory; i++) {
-        if (poll_transports(fabric) || atomic_load_explicit(&fabric->woken, memory_order_relaxed)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Takes between 100 ns and 1 us. */
-static void relax(void)
-{
-    for (int i = 0; i < RELAXES; i++) {
-        muster_spin_relax();
-    }
-}
-
-/* Polls memory and descriptors without the lock, for as long as the spin policy allows, and yields
- * in between. change_core: first moves this thread to the core that the policy gives it. True if
- * there is work; *ret_count is then the number of events taken from epoll. Tells the policy how
- * long each yield took, and whether polling found work before the sleep. */
-static bool spin(struct muster_fabric *fabric, bool change_core, int64_t until_ns,
-                 struct epoll_event *events, int *ret_count)
-{
-    int64_t now_ns = muster_clock_ns();
-    int64_t spin_ns = fabric->spin_policy.poll_ns;
-    int64_t end_ns = now_ns + spin_ns < until_ns ? now_ns + spin_ns : until_ns;
-    int64_t yield_ns = now_ns + fabric->spin_policy.pause;
-    bool found = false;
-    muster_fabric_yield(fabric);
-    muster_fabric_unlock(fabric);
-    if (change_core) {
-        (void)muster_core_move(fabric->spin_policy.index);
-    }
-    while (!found && now_ns < end_ns) {
-        found = poll_memory(fabric);
-        if (!found) {
-            *ret_count = epoll_wait(fabric->epoll_fd, events, EVENTS_MAX, 0);
-            found = *ret_count != 0;
-            now_ns = muster_clock_ns();
-        }
-        if (!found && now_ns < yield_ns) {
-            relax();
-            continue;
-        }
-        if (!found) {
-            int64_t before_ns = now_ns;
-            sched_yield(); /* to a peer that shares this core */
-            now_ns = muster_clock_ns();
-            muster_spin_policy_note_yield(&fabric->spin_policy, now_ns - before_ns);
-            yield_ns = now_ns + fabric->spin_policy.pause;
-        }
-    }
-    muster_fabric_lock(fabric);
-    if (found) {
-        muster_spin_policy_note_success(&fabric->spin_policy);
-    }
-    return found;
-}
-
-/* Sleeps until there is an event, at most left_ns; negative: without limit. */
-static int sleep_for(const struct muster_fabric *fabric, int64_t left_ns,
-                     struct epoll_event *events)
-{
-    const struct timespec left = muster_clock_timespec(left_ns);
-    int got = epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? NULL : &left, NULL);
-    if (got >= 0 || (errno != ENOSYS && errno != EPERM)) {
-        return got;
-    }
-    /* Before Linux 5.11, or with a filter of system calls that is as old, the unit is milliseconds.
-     * Rounded up, so that the leader does not poll in a loop before the time has come. */
-    int64_t left_ms = left_ns / MUSTER_NS_PER_MS + (left_ns % MUSTER_NS_PER_MS > 0);
-    int most_ms = left_ms < INT_MAX ? (int)left_ms : INT_MAX;
-    return epoll_wait(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? -1 : most_ms);
-}
-
-/* Sleeps until until_ns, an event or a wake. Called without the lock. */
-static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct epoll_event *events)
-{
-    int64_t now_ns = muster_clock_ns();
-    int64_t left_ns = until_ns == MUSTER_NEVER ? -1 : until_ns > now_ns ? until_ns - now_ns : 0;
-    atomic_store(&fabric->sleeping, true);
-    int got = sleep_for(fabric, atomic_load(&fabric->woken) ? 0 : left_ns, events);
-    atomic_store(&fabric->sleeping, false);
-    return got;
-}
-
-/* Waits for events, at most until until_ns, and handles them. Before the leader sleeps, it arms the
- * wake-ups and polls once more: either the leader sees what was written, or the writer sees that
- * the leader sleeps. */
+/* Waits for events, at most until until_ns, and handles them. */
 static void handle_events(struct muster_fabric *fabric, int64_t until_ns)
 {
-    struct epoll_event events[EVENTS_MAX];
-    int count = 0;
-    enum muster_spin_action action =
-        until_ns == 0 ? MUSTER_SPIN_SLEEP : muster_spin_policy_begin_wait(&fabric->spin_policy);
-    if (action == MUSTER_SPIN_SLEEP ||
-        !spin(fabric, action == MUSTER_SPIN_MOVE, until_ns, events, &count)) {
-        arm_wakeups(fabric, true);
-        int64_t sleep_ns = poll_transports(fabric) ? 0 : until_ns;
-        muster_mutex_unlock(&fabric->lock);
-        count = sleep_until(fabric, sleep_ns, events);
-        muster_mutex_lock(&fabric->lock);
-        arm_wakeups(fabric, false);
-    }
-    assert(count >= 0 || errno == EINTR);
+    struct epoll_event events[MUSTER_EVENTS_MAX];
+    int count = muster_leader_wait(fabric, until_ns, events);
+    const struct muster_link *awaited = fabric->awaited;
+    uint32_t receives = awaited != NULL ? awaited->receives.count : 0;
     for (int i = 0; i < count; i++) {
         struct muster_watch *watch = events[i].data.ptr;
         if (!watch->retired) {
             watch->ready(watch, events[i].events);
         }
+    }
+    if (count > 0) {
+        muster_leader_note_events(fabric, awaited != NULL && awaited->receives.count < receives);
     }
 }
 
@@ -434,23 +313,26 @@ static void send_signatures(struct muster_fabric *fabric,
     }
 }
 
-/* Sends signatures after SIGNATURES_DELAY_NS, and again after twice the time. Returns when to be
- * called again. */
+/* Sends signatures after SIGNATURES_DELAY_NS, and again after twice the time, up to 10 s. Returns
+ * when to be called again. */
 static int64_t send_signatures_when_due(struct muster_fabric *fabric, struct muster_waiter *waiter,
                                         int64_t now_ns)
 {
     if (waiter->operation == NULL) {
         return MUSTER_NEVER;
     }
-    if (waiter->signatures_due_ns == 0) {
-        waiter->signatures_delay_ns = SIGNATURES_DELAY_NS;
-        waiter->signatures_due_ns = now_ns + SIGNATURES_DELAY_NS;
-    } else if (now_ns >= waiter->signatures_due_ns) {
+    if (waiter->clock.signatures_due_ns == 0) {
+        waiter->clock.signatures_delay_ns = SIGNATURES_DELAY_NS;
+        waiter->clock.signatures_due_ns = now_ns + SIGNATURES_DELAY_NS;
+    } else if (now_ns >= waiter->clock.signatures_due_ns) {
         send_signatures(fabric, waiter->operation);
-        waiter->signatures_delay_ns *= 2;
-        waiter->signatures_due_ns = now_ns + waiter->signatures_delay_ns;
+        waiter->clock.signatures_delay_ns =
+            2 * waiter->clock.signatures_delay_ns < signatures_delay_max_ns
+                ? 2 * waiter->clock.signatures_delay_ns
+                : signatures_delay_max_ns;
+        waiter->clock.signatures_due_ns = now_ns + waiter->clock.signatures_delay_ns;
     }
-    return waiter->signatures_due_ns;
+    return waiter->clock.signatures_due_ns;
 }
 
 /* Waits as a follower while another thread is the leader, and drives progress as the leader
@@ -530,12 +412,17 @@ muster_status muster_fabric_wait(struct muster_fabric *fabric, uint64_t generati
 
 muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
                                     const struct muster_message_key *operation,
-                                    const bool *finished, int64_t deadline_ns)
+                                    struct muster_wait_clock *clock, const bool *finished,
+                                    int64_t deadline_ns)
 {
     const struct muster_operation_id id = muster_key_operation(operation);
-    struct muster_waiter waiter = {
-        .finished = finished, .generation = operation->generation, .operation = &id};
-    return drive(fabric, &waiter, deadline_ns);
+    struct muster_waiter waiter = {.finished = finished,
+                                   .generation = operation->generation,
+                                   .operation = &id,
+                                   .clock = *clock};
+    muster_status status = drive(fabric, &waiter, deadline_ns);
+    *clock = waiter.clock;
+    return status;
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): the built-in function writes it */

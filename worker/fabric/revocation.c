@@ -29,6 +29,9 @@ static bool revoke_locked(struct muster_fabric *fabric, uint64_t generation, con
     bool first = generation > fabric->revoked;
     if (first) {
         fabric->revoked = generation;
+        if (generation >= fabric->generation) {
+            atomic_store(&fabric->valid, 0);
+        }
         (void)snprintf(fabric->revoked_reason, MUSTER_REASON_SIZE, "%s", reason);
     }
     muster_progress_wake_all(fabric);

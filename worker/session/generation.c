@@ -219,7 +219,7 @@ static void mention_unused_device(struct muster_session *session,
 static void publish(struct muster_session *session, const struct muster_join_response *response)
 {
     AUTO_LOCK(&session->mutex);
-    session->stage = MUSTER_STAGE_PREPARING;
+    muster_session_set_stage_locked(session, MUSTER_STAGE_PREPARING);
     session->rejoin_due = false;
     session->hold_ms = response->hold_ms < HOLD_LEAST_MS ? HOLD_LEAST_MS : response->hold_ms;
     session->hold_ms =
@@ -267,7 +267,8 @@ static muster_status prepare(struct muster_session *session)
 static void set_prepared(struct muster_session *session, muster_status status)
 {
     AUTO_LOCK(&session->mutex);
-    session->stage = status == MUSTER_OK ? MUSTER_STAGE_RUNNING : MUSTER_STAGE_JOINING;
+    muster_session_set_stage_locked(session, status == MUSTER_OK ? MUSTER_STAGE_RUNNING
+                                                                 : MUSTER_STAGE_JOINING);
     (void)pthread_cond_broadcast(&session->changed);
 }
 
@@ -291,7 +292,7 @@ void muster_session_end_generation(struct muster_session *session)
 {
     struct muster_generation *generation = &session->generation;
     muster_mutex_lock(&session->mutex);
-    while (session->active_calls > 0) {
+    while (muster_session_has_calls(session)) {
         (void)pthread_cond_wait(&session->changed, &session->mutex);
     }
     struct muster_communicator *communicator = TAKE(generation->communicator);

@@ -5,6 +5,9 @@
 #include "worker/base/thread.h"
 #include "worker/session/sigterm.h"
 
+/* The bit of active_calls that says that the stage is RUNNING. */
+static const unsigned RUNNING = 1U << 31;
+
 bool muster_session_is_leaving(struct muster_session *session)
 {
     return atomic_load(&session->leave_called) || atomic_load(&session->leave_requested) ||
@@ -25,34 +28,65 @@ bool muster_session_is_inherited(const struct muster_session *session)
 
 muster_status muster_session_check_process(const struct muster_session *session)
 {
-    return muster_session_is_inherited(session)
-               ? muster_error_set(MUSTER_INVALID,
-                                  "job %s: this process was forked from a member: it must not use "
-                                  "the session of its parent",
-                                  session->settings.job)
-               : MUSTER_OK;
+    if (!muster_session_is_inherited(session)) {
+        return MUSTER_OK;
+    }
+    return muster_error_set(MUSTER_INVALID,
+                            "%s%s: this process was forked from a member: it must not use the "
+                            "session of its parent",
+                            session->without_service ? "communicator" : "job ",
+                            session->without_service ? "" : session->settings.job);
+}
+
+void muster_session_set_stage_locked(struct muster_session *session,
+                                     enum muster_session_stage stage)
+{
+    session->stage = stage;
+    if (stage == MUSTER_STAGE_RUNNING) {
+        atomic_fetch_or(&session->active_calls, RUNNING);
+    } else {
+        atomic_fetch_and(&session->active_calls, ~RUNNING);
+    }
+}
+
+bool muster_session_has_calls(struct muster_session *session)
+{
+    return (atomic_load(&session->active_calls) & ~RUNNING) != 0;
+}
+
+/* MUSTER_OK: the generation has begun in the meantime. */
+static __attribute__((noinline)) muster_status explain(struct muster_session *session)
+{
+    AUTO_LOCK(&session->mutex);
+    if (session->stage == MUSTER_STAGE_LEFT) {
+        return muster_session_ended_error_locked(session);
+    }
+    return session->stage == MUSTER_STAGE_RUNNING
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_REJOIN, "job %s: the membership is changing",
+                                  session->settings.job);
 }
 
 muster_status muster_session_hold_generation(struct muster_session *session)
 {
     TRY(muster_session_check_process(session));
-    AUTO_LOCK(&session->mutex);
-    if (session->stage == MUSTER_STAGE_LEFT) {
-        return muster_session_ended_error_locked(session);
+    while ((atomic_fetch_add(&session->active_calls, 1) & RUNNING) == 0) {
+        muster_session_release_generation(session);
+        TRY(explain(session));
     }
-    if (session->stage != MUSTER_STAGE_RUNNING) {
-        return muster_error_set(MUSTER_REJOIN, "job %s: the membership is changing",
-                                session->settings.job);
-    }
-    session->active_calls++;
     return MUSTER_OK;
+}
+
+bool muster_session_hold_generation_alone(struct muster_session *session)
+{
+    unsigned expected = RUNNING;
+    return atomic_compare_exchange_strong(&session->active_calls, &expected, RUNNING + 1);
 }
 
 void muster_session_release_generation(struct muster_session *session)
 {
-    AUTO_LOCK(&session->mutex);
-    session->active_calls--;
-    if (session->active_calls == 0 && session->stage != MUSTER_STAGE_RUNNING) {
+    if (atomic_fetch_sub(&session->active_calls, 1) == 1) { /* the last one, and not RUNNING */
+        AUTO_LOCK(&session->mutex);
         (void)pthread_cond_broadcast(&session->changed);
     }
 }

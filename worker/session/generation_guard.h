@@ -19,6 +19,16 @@ MUSTER_CHECKED muster_status muster_session_check_process(const struct muster_se
 /* MUSTER_REJOIN: no generation is running at the moment. MUSTER_ENDED: there will be none. */
 MUSTER_CHECKED muster_status muster_session_hold_generation(struct muster_session *session);
 void muster_session_release_generation(struct muster_session *session);
+/* The same if no other call holds it; false: one does, or no generation is running. */
+bool muster_session_hold_generation_alone(struct muster_session *session);
+
+/* Whether a call holds the generation; when the last one has released it after the stage has
+ * changed from RUNNING, `changed` is signalled. */
+bool muster_session_has_calls(struct muster_session *session);
+
+/* With the mutex. Calls can hold the generation while the stage is RUNNING. */
+void muster_session_set_stage_locked(struct muster_session *session,
+                                     enum muster_session_stage stage);
 
 /* MUSTER_ENDED with the reason why this member is out of the job. */
 MUSTER_CHECKED muster_status

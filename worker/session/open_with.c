@@ -22,6 +22,7 @@
 #include "worker/base/thread.h"
 #include "worker/communicator/introduction.h"
 #include "worker/session/generation.h"
+#include "worker/session/generation_guard.h"
 #include "worker/session/kept_sets.h"
 #include "worker/session/link_figures.h"
 #include "worker/trace/timeline.h"
@@ -209,7 +210,7 @@ static void publish(const struct opening *opening)
     struct muster_session *session = opening->session;
     muster_session_store_ranks(session, session->generation.communicator);
     AUTO_LOCK(&session->mutex);
-    session->stage = MUSTER_STAGE_PREPARING;
+    muster_session_set_stage_locked(session, MUSTER_STAGE_PREPARING);
     atomic_store(&session->last_status, (int)MUSTER_OK);
     atomic_store(&session->generation_number, GENERATION);
     muster_log_set_identity(opening->exchange->rank, GENERATION);
@@ -260,7 +261,7 @@ static muster_status begin(struct opening *opening)
     }
     TRY(status);
     AUTO_LOCK(&session->mutex);
-    session->stage = MUSTER_STAGE_RUNNING;
+    muster_session_set_stage_locked(session, MUSTER_STAGE_RUNNING);
     return MUSTER_OK;
 }
 

@@ -351,6 +351,17 @@ static muster_status find_of_session_locked(muster_operation first, muster_opera
     return MUSTER_OK;
 }
 
+/* Whether the last operation of a list stands in it twice. */
+static bool is_repeated(const muster_operation *operations, size_t count)
+{
+    for (size_t i = 0; i + 1 < count; i++) {
+        if (operations[i] == operations[count - 1]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Marks the slots of the operations as busy, and lists their calls. *ret_ended: the index of an
  * operation whose generation has ended; or `count`. On failure none is busy. */
 static muster_status begin_waiting_for_any(const muster_operation *operations, size_t count,
@@ -363,6 +374,10 @@ static muster_status begin_waiting_for_any(const muster_operation *operations, s
     for (; marked < count && status == MUSTER_OK && *ret_ended == count; marked++) {
         uint32_t index = 0;
         status = find_of_session_locked(operations[0], operations[marked], &index);
+        if (status == MUSTER_INVALID && is_repeated(operations, marked + 1)) {
+            status = muster_error_set(MUSTER_INVALID, "wait_any: operation %llx is listed twice",
+                                      (unsigned long long)operations[marked]);
+        }
         if (status == MUSTER_OK && table.slots[index].state == SLOT_ENDED) {
             *ret_ended = marked;
         } else if (status == MUSTER_OK) {

@@ -13,7 +13,8 @@
 
 enum {
     DEFAULT_MAX_SIZE = 1024,
-    DEFAULT_TIMEOUT_MS = 60000,
+    DEFAULT_JOIN_TIMEOUT_MS = 60000,
+    DEFAULT_CALL_TIMEOUT_MS = 600000,
     TIMEOUT_MAX_MS = 7 * 24 * 3600 * 1000,
 };
 
@@ -33,8 +34,10 @@ static void read_environment(muster_options *options)
         .algorithm = muster_option_variable("MUSTER_ALGORITHM"),
         .timeline = muster_option_variable("MUSTER_TIMELINE"),
         .compression = muster_option_variable("MUSTER_COMPRESSION"),
-        .join_timeout_ms = muster_option_read_number("MUSTER_JOIN_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
-        .call_timeout_ms = muster_option_read_number("MUSTER_CALL_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
+        .join_timeout_ms =
+            muster_option_read_number("MUSTER_JOIN_TIMEOUT_MS", DEFAULT_JOIN_TIMEOUT_MS),
+        .call_timeout_ms =
+            muster_option_read_number("MUSTER_CALL_TIMEOUT_MS", DEFAULT_CALL_TIMEOUT_MS),
     };
     options->leave_on_sigterm = muster_option_read_switch("MUSTER_LEAVE_ON_SIGTERM", 1);
     options->measure = muster_option_read_switch("MUSTER_MEASURE", 1);

@@ -45,7 +45,7 @@ muster_status muster_session_call(struct muster_session *session, muster_scope s
         request->finish_together = complete.finish_together != 0;
         timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
     }
-    request->deadline_ns = muster_clock_after_ms(timeout_ms);
+    request->deadline_ns = muster_clock_soon_after_ms(timeout_ms);
     if (request->compression == MUSTER_COMPRESSION_DEFAULT && can_be_compressed(request)) {
         request->compression = session->settings.compression;
     }

@@ -24,7 +24,7 @@ static muster_status prepare(const struct muster_session *session,
         what->priority = complete.priority;
         timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
     }
-    what->deadline_ns = muster_clock_after_ms(timeout_ms);
+    what->deadline_ns = muster_clock_soon_after_ms(timeout_ms);
     return MUSTER_OK;
 }
 

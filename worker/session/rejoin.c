@@ -57,7 +57,7 @@ void muster_session_finish(struct muster_session *session)
 void muster_session_set_left(struct muster_session *session, const char *why)
 {
     AUTO_LOCK(&session->mutex);
-    session->stage = MUSTER_STAGE_LEFT;
+    muster_session_set_stage_locked(session, MUSTER_STAGE_LEFT);
     if (why != NULL) {
         (void)snprintf(session->why, sizeof session->why, "%s", why);
     }
@@ -123,7 +123,7 @@ static bool stop_generation(struct muster_session *session, bool force)
         if (!force && !session->rejoin_due && !muster_session_is_leaving(session)) {
             return false;
         }
-        session->stage = MUSTER_STAGE_JOINING;
+        muster_session_set_stage_locked(session, MUSTER_STAGE_JOINING);
         muster_session_revoke_locked(session, "this member moves on to the next generation");
     }
     return true;

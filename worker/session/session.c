@@ -63,8 +63,20 @@ static void destroy(struct muster_session *session, uint32_t linger_ms)
     free(session);
 }
 
+/* So that the others do not wait for a member that could not join. */
+static void leave_unjoined(struct muster_session *session, muster_status status, const char *text)
+{
+    char why[MUSTER_WHY_SIZE];
+    if (status == MUSTER_ENDED) {
+        muster_session_send_leave(session, MUSTER_LEAVE_PLANNED, text, CLOSE_LEAVE_MS);
+        return;
+    }
+    (void)snprintf(why, sizeof why, "could not join: %.160s", text);
+    muster_session_send_leave(session, MUSTER_LEAVE_FAILED, why, CLOSE_LEAVE_MS);
+}
+
 /* The lease thread starts first and waits for a generation. If joining fails after the service has
- * seen this member, Leave is sent, so that the others do not wait for it. */
+ * seen this member, Leave is sent. */
 static muster_status start(struct muster_session *session)
 {
     const struct muster_settings *settings = &session->settings;
@@ -80,11 +92,9 @@ static muster_status start(struct muster_session *session)
     AUTO_LOCK(&session->rejoin_mutex);
     muster_status status = muster_session_join(session);
     if (status != MUSTER_OK && session->known_to_service) {
-        char why[MUSTER_WHY_SIZE];
         char text[MUSTER_ERROR_MAX];
         (void)snprintf(text, sizeof text, "%s", muster_last_error());
-        (void)snprintf(why, sizeof why, "gave up joining: %.160s", text);
-        muster_session_send_leave(session, MUSTER_LEAVE_PLANNED, why, CLOSE_LEAVE_MS);
+        leave_unjoined(session, status, text);
         return muster_error_set(status, "%s", text);
     }
     return status;

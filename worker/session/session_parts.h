@@ -80,9 +80,8 @@ struct muster_session {
     struct muster_session_sets sets;
 
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* any of the following */
-    enum muster_session_stage stage;
-    uint32_t active_calls; /* that hold the generation */
+    pthread_cond_t changed;          /* any of the following */
+    enum muster_session_stage stage; /* set by muster_session_set_stage_locked() */
     bool closing;
     bool rejoin_due;       /* the generation was revoked, or a call in it returned MUSTER_REJOIN */
     bool declared_dead;    /* by the service: the process joins again as a new member */
@@ -98,6 +97,7 @@ struct muster_session {
     uint32_t hold_ms, lease_ms;
 
     /* Read at any time by any thread. */
+    atomic_uint active_calls; /* that hold the generation, and a bit: see generation_guard.c */
     _Atomic uint64_t generation_number;
     _Atomic uint32_t ranks[MUSTER_SCOPE_COUNT];
     _Atomic uint32_t sizes[MUSTER_SCOPE_COUNT];

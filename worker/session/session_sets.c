@@ -59,21 +59,12 @@ static struct muster_context *take_idle(struct muster_session_sets *sets)
     return NULL;
 }
 
-/* The caller becomes the only call that holds the generation. Those that hold it later find no
- * retired context. */
-static bool hold_alone(struct muster_session *session)
-{
-    AUTO_LOCK(&session->mutex);
-    bool alone = session->stage == MUSTER_STAGE_RUNNING && session->active_calls == 0;
-    session->active_calls += alone;
-    return alone;
-}
-
 void muster_session_reap_sets(struct muster_session *session)
 {
     struct muster_context *context = NULL;
-    if (!hold_alone(session)) {
-        return; /* the next free does it, or the end of the generation */
+    if (!muster_session_hold_generation_alone(
+            session)) { /* a later call finds no retired context */
+        return;         /* the next free does it, or the end of the generation */
     }
     while ((context = take_idle(&session->sets)) != NULL) {
         muster_context_destroy(context);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "worker/base/thread.h"
+#include "worker/session/generation_guard.h"
 
 /* The same for every member and every call. */
 #define ENDED_TEXT "the communicator has ended, and without a service none follows it: %s"
@@ -12,7 +13,7 @@ static void set_ended(struct muster_session *session, const char *text)
 {
     AUTO_LOCK(&session->mutex);
     if (session->stage != MUSTER_STAGE_LEFT) {
-        session->stage = MUSTER_STAGE_LEFT;
+        muster_session_set_stage_locked(session, MUSTER_STAGE_LEFT);
         (void)snprintf(session->why, sizeof session->why, "%s", text);
         muster_fabric_revoke_for_all(session->fabric, session->generation.number, text);
         (void)pthread_cond_broadcast(&session->changed);

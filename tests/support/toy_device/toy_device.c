@@ -116,6 +116,7 @@ static const struct muster_device toy_device = {
     .export_pages = muster_device_export_nothing,
     .run_group_step = muster_device_no_group_step,
     .announce_to_group = muster_device_no_group_step,
+    .flight = &muster_device_no_flight,
     .rdma_advice = "Use another device: this one is a toy",
 };
 

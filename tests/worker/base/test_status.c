@@ -61,6 +61,19 @@ static void no_time_is_left_after_a_deadline(void **state)
     assert_in_range(left_ms, 1, 60000);
 }
 
+/* Short and long timeouts are read from different clocks. */
+static void a_deadline_is_never_early_and_hardly_late(void **state)
+{
+    (void)state;
+    for (int64_t timeout_ms = 1; timeout_ms < 1000 * 1000; timeout_ms += 1 + timeout_ms / 3) {
+        int64_t before_ns = muster_clock_ns();
+        int64_t deadline_ns = muster_clock_soon_after_ms((uint32_t)timeout_ms);
+        int64_t timeout_ns = timeout_ms * MUSTER_NS_PER_MS;
+        assert_true(deadline_ns >= before_ns + timeout_ns);
+        assert_true(deadline_ns <= muster_clock_ns() + timeout_ns + timeout_ns / 100);
+    }
+}
+
 static void uuids_have_the_right_shape(void **state)
 {
     (void)state;
@@ -81,6 +94,7 @@ int main(void)
         cmocka_unit_test(every_status_has_a_name),
         cmocka_unit_test(a_wrong_log_level_is_named),
         cmocka_unit_test(no_time_is_left_after_a_deadline),
+        cmocka_unit_test(a_deadline_is_never_early_and_hardly_late),
         cmocka_unit_test(uuids_have_the_right_shape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -284,6 +284,18 @@ static void the_first_signal_asks_workers_to_end_and_the_second_kills(void **sta
     command_finish(&command);
 }
 
+static void a_server_that_never_answered_does_not_answer_again(void **state)
+{
+    (void)state;
+    struct command command;
+    start_run(&command, "-n 1 --rendezvous http://127.0.0.1:1", "while :; do sleep 0.05; done");
+    assert_true(command_await(&command, "the job cannot grow until the server answers\n"));
+    assert_int_equal(kill(command.pid, SIGTERM), 0);
+    assert_int_equal(command_wait(&command), 128 + SIGTERM);
+    assert_null(strstr(command.error.bytes, "answers again"));
+    command_finish(&command);
+}
+
 /* The numbers after each "pid " in the text. */
 static size_t read_pids(const char *text, pid_t *pids, size_t max)
 {
@@ -510,6 +522,7 @@ int main(void)
         cmocka_unit_test(a_reader_that_ends_does_not_end_the_job),
         cmocka_unit_test(workers_get_the_job_in_their_environment),
         cmocka_unit_test(the_first_signal_asks_workers_to_end_and_the_second_kills),
+        cmocka_unit_test(a_server_that_never_answered_does_not_answer_again),
         cmocka_unit_test(no_process_outlives_a_launcher_that_is_killed),
         cmocka_unit_test(a_launcher_leaves_no_temporary_folder_behind),
         cmocka_unit_test(processes_that_a_worker_leaves_behind_are_killed),

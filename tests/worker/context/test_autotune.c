@@ -318,6 +318,50 @@ static void a_new_generation_starts_again_with_the_list_that_it_is_given(void **
     group_finish(&group);
 }
 
+/* Members start a call of 300; one of them names an algorithm. */
+static void start_with_one_named(struct group_member *member, void *argument)
+{
+    const char *name = argument;
+    float in[300] = {0};
+    float out[300];
+    struct muster_started_call *started = NULL;
+    const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                           .in = in,
+                                           .out = out,
+                                           .count = 300,
+                                           .type = MUSTER_FLOAT32,
+                                           .algorithm = member->rank == 2 ? name : NULL,
+                                           .deadline_ns = group_deadline()};
+    if (muster_context_start(member->contexts[MUSTER_GLOBAL], &request, &started) != MUSTER_OK ||
+        muster_started_call_end(started, NULL) != MUSTER_OK) {
+        group_fail(member, "%s in flight: %s", name, muster_last_error());
+    }
+}
+
+/* Whichever algorithm the list has, calls in flight run by it: naming it on one member is no
+ * disagreement. */
+static void calls_in_flight_use_the_list(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ring", "recursive_doubling", "ring_whole"};
+    static uint64_t counts[] = {300, 0};
+    static struct found found;
+    struct group group;
+    group_start_flat(&group, GROUP_INPROC, RANKS);
+    group_each(&group, start_tuning, NULL);
+    group_each(&group, call_often, counts);
+    group_each(&group, read_found, &found);
+    assert_int_equal(found.lists[0].count, 1);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t algorithm = 0;
+        assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, names[i], &algorithm), MUSTER_OK);
+        found.lists[0].items[0].algorithm = (uint32_t)algorithm;
+        group_each(&group, start_tuning, &found.lists[0]);
+        group_each(&group, start_with_one_named, (void *)names[i]);
+    }
+    group_finish(&group);
+}
+
 static void expect_another_algorithm(struct group_member *member, void *argument)
 {
     const struct muster_tuned_list *known = argument;
@@ -383,6 +427,7 @@ int main(void)
         cmocka_unit_test(members_find_the_same_after_disagreements),
         cmocka_unit_test(an_algorithm_that_one_member_names_is_a_disagreement_during_autotuning),
         cmocka_unit_test(a_new_generation_starts_again_with_the_list_that_it_is_given),
+        cmocka_unit_test(calls_in_flight_use_the_list),
         cmocka_unit_test(an_algorithm_of_shared_memory_is_ignored_where_none_is_shared),
         cmocka_unit_test(a_context_without_autotuning_leaves_the_list_as_it_is),
     };

@@ -565,7 +565,11 @@ static void calls_that_cannot_be_compressed_are_refused(void **state)
     refuse(&group, request, "blocks of different sizes are not compressed");
     request = largest_request(10);
     request.compression = (muster_compression)9;
-    refuse(&group, request, "there is no compression");
+    refuse(&group, request, "there is no compression 9");
+    request.compression = (muster_compression)1000;
+    refuse(&group, request, "there is no compression 1000");
+    request.collective = MUSTER_BARRIER;
+    refuse(&group, request, "barrier: there is no compression 1000");
     group_finish(&group);
 }
 

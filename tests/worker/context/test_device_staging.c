@@ -139,6 +139,72 @@ static void a_broadcast_takes_buffers_of_gpu_and_host(void **state)
     group_finish(&group);
 }
 
+/* In flight -------------------------------------------------------------------------------------
+ */
+
+enum { IN_FLIGHT = 6 };
+
+/* A persistent call, started again when its input has changed, beside several others; the start of
+ * each copies what the input is then. */
+static void start_several(struct group_member *member, void *argument)
+{
+    const struct sweep_memory *memory = argument;
+    struct muster_context *context = member->contexts[MUSTER_GLOBAL];
+    struct muster_started_call *calls[IN_FLIGHT];
+    float *data[IN_FLIGHT];
+    for (uint32_t i = 0; i < IN_FLIGHT; i++) {
+        data[i] = memory->allocate(COUNT * sizeof(float), member->rank + i, false);
+        const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                               .in = memory->for_library(data[i]),
+                                               .out = (void *)memory->for_library(data[i]),
+                                               .count = COUNT,
+                                               .op = MUSTER_AVERAGE,
+                                               .deadline_ns = group_deadline()};
+        if (muster_context_make_persistent(context, &request, &calls[i]) != MUSTER_OK) {
+            group_fail(member, "%s", muster_last_error());
+            return;
+        }
+    }
+    for (uint32_t round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < IN_FLIGHT; i++) {
+            for (uint32_t k = 0; k < COUNT; k++) {
+                data[i][k] = (float)(member->rank + i + round + k % 7);
+            }
+            if (muster_started_call_start(calls[i]) != MUSTER_OK) {
+                group_fail(member, "start: %s", muster_last_error());
+                return;
+            }
+        }
+        for (uint32_t i = IN_FLIGHT; i-- > 0;) {
+            if (muster_started_call_end(calls[i], NULL) != MUSTER_OK) {
+                group_fail(member, "%s", muster_last_error());
+            }
+            for (uint32_t k = 0; k < COUNT; k++) {
+                if (data[i][k] != (float)(1 + i + round + k % 7)) { /* 1: the ranks' average */
+                    group_fail(member, "round %u: element %u of call %u is %f", round, k, i,
+                               (double)data[i][k]);
+                    break;
+                }
+            }
+        }
+    }
+    for (uint32_t i = 0; i < IN_FLIGHT; i++) {
+        muster_started_call_free(calls[i]);
+        memory->release(data[i]);
+    }
+}
+
+static void calls_in_flight_take_memory_of_the_gpu(void **state)
+{
+    (void)state;
+    for (enum group_transport transport = GROUP_INPROC; transport <= GROUP_MEMORY; transport++) {
+        struct group group;
+        group_start_flat(&group, transport, RANKS);
+        group_each(&group, start_several, (void *)gpu_memory(gpu, GPU_MEMORY_ODD_RANKS, 0));
+        group_finish(&group);
+    }
+}
+
 /* Failures ------------------------------------------------------------------------------------- */
 
 static void expect_fatal(struct group_member *member, void *argument)
@@ -159,6 +225,32 @@ static void expect_fatal(struct group_member *member, void *argument)
     gpu->release(on_device);
 }
 
+/* The copy of the input fails at the start, that of the output at the end. */
+static void expect_fatal_in_flight(struct group_member *member, void *argument)
+{
+    float *on_device = gpu->allocate(COUNT * sizeof(float), 0);
+    struct muster_started_call *call = NULL;
+    bool at_the_start = *(const uint32_t *)argument == 0;
+    const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                           .in = on_device,
+                                           .out = on_device,
+                                           .count = COUNT,
+                                           .prescale = 2,
+                                           .deadline_ns = group_deadline()};
+    muster_status status = muster_context_start(member->contexts[MUSTER_GLOBAL], &request, &call);
+    if ((status == MUSTER_OK) == at_the_start) {
+        group_fail(member, "start: %s", muster_status_name(status));
+    }
+    if (status == MUSTER_OK) {
+        status = muster_started_call_end(call, NULL);
+    }
+    if (status != MUSTER_FATAL ||
+        strstr(muster_last_error(), "CUDA_ERROR_ILLEGAL_ADDRESS") == NULL) {
+        group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
+    }
+    gpu->release(on_device);
+}
+
 /* First the copy of the input fails, then that of the output. */
 static void a_failed_copy_is_fatal_and_named_by_cudas_error(void **state)
 {
@@ -168,6 +260,8 @@ static void a_failed_copy_is_fatal_and_named_by_cudas_error(void **state)
         group_start_flat(&group, GROUP_INPROC, 1);
         gpu->fail_after(GPU_PRETEND_COPY, after);
         group_each(&group, expect_fatal, NULL);
+        gpu->fail_after(GPU_PRETEND_COPY, after);
+        group_each(&group, expect_fatal_in_flight, &after);
         gpu->fail_after(GPU_PRETEND_COPY, UINT32_MAX);
         group_finish(&group);
     }
@@ -179,6 +273,7 @@ int main(void)
         cmocka_unit_test(every_algorithm_is_right_wherever_the_buffers_are),
         cmocka_unit_test(an_allreduce_takes_buffers_of_gpu_and_host),
         cmocka_unit_test(a_broadcast_takes_buffers_of_gpu_and_host),
+        cmocka_unit_test(calls_in_flight_take_memory_of_the_gpu),
         cmocka_unit_test(a_failed_copy_is_fatal_and_named_by_cudas_error),
     };
     gpu = gpu_pretend_load(false);

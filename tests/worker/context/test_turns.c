@@ -86,19 +86,20 @@ static void *call(void *argument)
     return NULL;
 }
 
-static uint64_t count_tickets(struct muster_context *context)
+/* How many callers have come, at most one of which has found the turn free. */
+static uint64_t count_callers(struct muster_context *context)
 {
-    AUTO_LOCK(&context->mutex);
-    return context->tickets;
+    AUTO_LOCK(&context->turns.mutex);
+    return context->turns.waits + (atomic_load(&context->turns.state) != MUSTER_TURNS_FREE);
 }
 
 /* Starts the caller's thread and waits until it is in the queue. */
 static void start(struct caller *caller)
 {
     struct muster_context *context = caller->queue->context;
-    uint64_t before = count_tickets(context);
+    uint64_t before = count_callers(context);
     assert_int_equal(pthread_create(&caller->thread, NULL, call, caller), 0);
-    while (count_tickets(context) == before) {
+    while (count_callers(context) == before) {
         (void)sched_yield();
     }
 }

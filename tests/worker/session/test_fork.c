@@ -84,6 +84,31 @@ static void a_child_is_refused_and_its_end_does_not_end_its_parents_membership(v
     assert_int_equal(crew_run(&crew), 0);
 }
 
+static int copy_own(const void *mine, void *all, size_t size_bytes, void *user_data)
+{
+    (void)user_data;
+    memcpy(all, mine, size_bytes);
+    return 0;
+}
+
+static void a_session_without_a_service_is_refused_without_a_jobs_name(void **state)
+{
+    (void)state;
+    int how = -1;
+    muster_session *session = NULL;
+    assert_int_equal(muster_open_with(NULL, 0, 1, copy_own, NULL, &session), MUSTER_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        muster_status status = muster_barrier(session, MUSTER_GLOBAL, NULL);
+        const char *text = "communicator: this process was forked from a member";
+        _exit(is_refused(status) && strstr(muster_last_error(), text) == muster_last_error() ? 0
+                                                                                             : 1);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+    muster_close(session);
+}
+
 static void sigterm_ends_a_child_and_asks_its_parent_to_leave(void **state)
 {
     (void)state;
@@ -115,6 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_child_is_refused_and_its_end_does_not_end_its_parents_membership),
+        cmocka_unit_test(a_session_without_a_service_is_refused_without_a_jobs_name),
         cmocka_unit_test(sigterm_ends_a_child_and_asks_its_parent_to_leave),
     };
     if (!test_service_built()) {

@@ -35,6 +35,19 @@ static void expect_text(const char *part)
     assert_null(strchr(muster_last_error(), '\n'));
 }
 
+/* The only member of the job that is gone left for this reason. */
+static void expect_departure(const char *name, enum muster_leave_reason reason, const char *part)
+{
+    struct muster_job_response job = {0};
+    assert_true(test_service_job(&group_service, name, &job));
+    assert_int_equal(job.departure_count, 1);
+    assert_int_equal(job.departures[0].reason, reason);
+    if (strstr(job.departures[0].why, part) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", job.departures[0].why, part);
+    }
+    muster_job_response_finish(&job);
+}
+
 static void without_a_server_joining_ends_in_time_and_names_the_url(void **state)
 {
     (void)state;
@@ -83,6 +96,7 @@ static void a_job_that_never_reaches_min_is_an_error_with_the_number_of_members(
     assert_int_equal(muster_open(&options, &session), MUSTER_RETRY);
     expect_text("job lonely: 1 of at least 4 members");
     assert_null(session);
+    expect_departure("lonely", MUSTER_LEAVE_FAILED, "could not join: ");
 }
 
 static void a_wrong_token_is_refused(void **state)
@@ -144,6 +158,7 @@ static void sigterm_ends_a_waiting_join(void **state)
     assert_int_equal(waitpid(child, &how, 0), child);
     assert_true(WIFEXITED(how));
     assert_int_equal(WEXITSTATUS(how), 0);
+    expect_departure("impatient", MUSTER_LEAVE_PLANNED, "");
 }
 
 static void open_repeatedly(struct crew_member *member)

@@ -136,6 +136,7 @@ static void use_wrongly(struct crew_member *member)
         MEMBER_CHECK(member, strstr(muster_last_error(), "still in flight") != NULL);
         twice[0] = twice[1] = operation;
         MEMBER_CHECK(member, muster_wait_any(twice, 2, &index) == MUSTER_INVALID);
+        MEMBER_CHECK(member, strstr(muster_last_error(), "is listed twice") != NULL);
         MEMBER_CHECK(member, index == 7);
         crew_barrier(member);
     }

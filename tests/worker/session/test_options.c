@@ -162,6 +162,7 @@ static void the_environment_alone_is_enough(void **state)
     assert_int_equal(settings.max_size, 8);
     assert_int_equal(settings.target_size, 4);
     assert_int_equal(settings.join_timeout_ms, 60000);
+    assert_int_equal(settings.call_timeout_ms, 600000);
     assert_false(settings.leave_on_sigterm);
     muster_settings_finish(&settings);
 }

@@ -12,6 +12,7 @@
 
 #include "tests/support/group.h"
 #include "worker/base/thread.h"
+#include "worker/session/generation_guard.h"
 #include "worker/session/session_parts.h"
 
 enum { MEMBERS = 4, WEIGHTS = 300 };
@@ -93,7 +94,7 @@ static void set_session(struct stage *stage, struct group *group, uint32_t i)
     muster_mutex_init(&session->mutex);
     muster_mutex_init(&session->client_mutex);
     assert_int_equal(pthread_cond_init(&session->changed, NULL), 0);
-    session->stage = MUSTER_STAGE_RUNNING;
+    muster_session_set_stage_locked(session, MUSTER_STAGE_RUNNING);
     muster_figures_init(&session->figures);
     session->finished = true; /* there is no service to report to */
     session->settings.call_timeout_ms = 20000;
@@ -169,7 +170,7 @@ static void run_scene(const struct scene *scene)
     group_each(&group, sync_one, stage);
     for (uint32_t i = 0; i < MEMBERS; i++) {
         struct muster_session *session = &stage->sessions[i];
-        assert_int_equal(session->active_calls, 0);
+        assert_false(muster_session_has_calls(session));
         free(session->generation.stale_ranks);
         muster_state_finish(&session->state);
         (void)pthread_cond_destroy(&session->changed);

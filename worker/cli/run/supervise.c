@@ -269,7 +269,8 @@ static void loop(struct muster_supervisor *supervisor)
 
 /* End ----------------------------------------------------------------------------------------- */
 
-/* The last poll may be older than the end of the last worker. */
+/* The last poll may be older than the end of the last worker. A server that does not answer has
+ * been reported before, or it is too late to. */
 static void poll_a_last_time(struct muster_supervisor *supervisor)
 {
     muster_job_poller_destroy(supervisor->poller);
@@ -278,15 +279,17 @@ static void poll_a_last_time(struct muster_supervisor *supervisor)
         return;
     }
     struct muster_client *client = NULL;
-    struct muster_job_snapshot snapshot = {.requested_ns = muster_clock_ns(), .reached = true};
+    struct muster_job_snapshot snapshot = {
+        .requested_ns = muster_clock_ns(), .reached = true, .known = true};
     muster_status status = muster_client_create(supervisor->url, supervisor->token, &client);
     if (status == MUSTER_OK) {
         status = muster_service_get_job(client, supervisor->options->job,
                                         MUSTER_JOB_POLL_TIMEOUT_MS, &snapshot.job, NULL);
     }
     muster_client_destroy(client);
-    snapshot.known = status == MUSTER_OK;
-    muster_job_changes_apply(supervisor, &snapshot);
+    if (status == MUSTER_OK) {
+        muster_job_changes_apply(supervisor, &snapshot);
+    }
 }
 
 /* Ends everything that begin() has started, also after it has failed halfway: workers before their

@@ -24,14 +24,26 @@ static struct muster_span share_of(const struct muster_group_run *run, uint32_t 
                             muster_group_rank_count(run), rank);
 }
 
-static muster_status allreduce_whole(struct muster_group_run *run,
-                                     const struct muster_group_exposure *exposure)
+static muster_status reduce_whole(struct muster_group_run *run)
 {
-    TRY(muster_group_expose(run, exposure));
-    TRY(muster_group_wait_for_all_announcements(run));
-    return muster_group_reduce_to_output(run, exposure,
+    return muster_group_reduce_to_output(run,
                                          (struct muster_span){.count = run->launch->shape.count});
 }
+
+static const muster_group_stage whole[] = {muster_group_stage_expose, muster_group_stage_meet,
+                                           reduce_whole, NULL};
+
+/* The same as one stage, where waits block: the shortest call, of which each step counts. */
+static muster_status run_whole(struct muster_group_run *run)
+{
+    TRY(muster_group_expose(run, &run->exposure));
+    TRY(muster_group_wait_for_all_announcements(run));
+    return reduce_whole(run);
+}
+
+static const muster_group_stage whole_at_once[] = {run_whole, NULL};
+
+/* In buffers ---------------------------------------------------------------------------------- */
 
 /* Reads that rank's share of the result, which is complete. */
 static muster_status read_share(struct muster_group_run *run, uint32_t rank)
@@ -61,35 +73,44 @@ static bool is_done_twice(const struct muster_group_run *run, uint64_t size_byte
            size_bytes / 2 >= run->memory->options.stream_bytes;
 }
 
-/* All have announced. */
-static muster_status allreduce_twice(struct muster_group_run *run,
-                                     const struct muster_group_inputs *inputs)
-{
-    const struct muster_span whole = {.count = run->launch->shape.count};
-    TRY(muster_group_reduce(run, inputs, whole, true, muster_group_output_at(run, 0)));
-    return muster_group_end_reads(run);
-}
-
-/* All have announced. This rank's share is not written past the caches: the others read it next. */
-static muster_status allreduce_in_buffers(struct muster_group_run *run,
-                                          const struct muster_group_exposure *exposure)
+/* This rank's share, which is not written past the caches: the others read it next. */
+static muster_status reduce_own_share(struct muster_group_run *run)
 {
     struct muster_group_inputs inputs;
     const struct muster_span own = share_of(run, muster_group_own_rank(run));
-    TRY(muster_group_find_inputs(run, exposure, NULL, &inputs));
-    if (is_done_twice(run, exposure->size_bytes)) {
-        return allreduce_twice(run, &inputs);
-    }
+    TRY(muster_group_find_inputs(run, &run->exposure, NULL, &inputs));
     TRY(muster_group_reduce(run, &inputs, own, false, muster_group_output_at(run, own.offset)));
     TRY(muster_group_check_reads(run)); /* before the others read the share */
     muster_group_finish_phase(run, MUSTER_GROUP_SHARE_READY);
-    for (uint32_t i = 0; i + 1 < muster_group_rank_count(run); i++) {
-        uint32_t rank = muster_group_peer(run, i);
+    return MUSTER_OK;
+}
+
+static muster_status read_shares(struct muster_group_run *run)
+{
+    for (; run->peer + 1 < muster_group_rank_count(run); run->peer++) {
+        uint32_t rank = muster_group_peer(run, run->peer);
         TRY(muster_group_wait_for_phase(run, rank, MUSTER_GROUP_SHARE_READY));
         TRY(read_share(run, rank));
     }
-    return muster_group_end_reads(run);
+    return MUSTER_OK;
 }
+
+static const muster_group_stage in_buffers[] = {reduce_own_share, read_shares,
+                                                muster_group_stage_end_reads,
+                                                muster_group_stage_wait_for_reads, NULL};
+
+static muster_status reduce_everything(struct muster_group_run *run)
+{
+    const struct muster_span all = {.count = run->launch->shape.count};
+    struct muster_group_inputs inputs;
+    TRY(muster_group_find_inputs(run, &run->exposure, NULL, &inputs));
+    return muster_group_reduce(run, &inputs, all, true, muster_group_output_at(run, 0));
+}
+
+static const muster_group_stage twice[] = {reduce_everything, muster_group_stage_end_reads,
+                                           muster_group_stage_wait_for_reads, NULL};
+
+/* In windows ---------------------------------------------------------------------------------- */
 
 /* As much of an allreduce as a staging area holds. A rank stages its input except its own
  * share, which no other rank reads; the result of that share takes this place. */
@@ -112,7 +133,18 @@ static char *window_staging_area(const struct muster_group_run *run, const struc
     return muster_group_layout_staging_area(&run->memory->layout, rank, window->turn);
 }
 
-static void stage_window(const struct muster_group_run *run, const struct window *window)
+/* The present one. Window i may use the staging area of window i - 2 when all have begun window
+ * i - 1. The last window uses the staging area of this operation, so that the next operation finds
+ * its own one free. */
+static struct window window_of(const struct muster_group_run *run)
+{
+    const struct muster_span all = {.count = run->launch->shape.count};
+    return (struct window){.span = muster_span_part(all, run->windows, run->window),
+                           .turn = run->launch->sequence + run->windows - 1 - run->window,
+                           .phase = 2 * run->window + 1};
+}
+
+static void stage_input(const struct muster_group_run *run, const struct window *window)
 {
     size_t size = run->element_size_bytes;
     const struct muster_span own = share_of_window(run, window, muster_group_own_rank(run));
@@ -126,92 +158,122 @@ static void stage_window(const struct muster_group_run *run, const struct window
                       window->span.count * size - after);
 }
 
+/* All have announced. */
+static muster_status begin_window(struct muster_group_run *run)
+{
+    const struct window window = window_of(run);
+    stage_input(run, &window);
+    muster_group_finish_phase(run, window.phase);
+    return MUSTER_OK;
+}
+
+static muster_status wait_for_inputs(struct muster_group_run *run)
+{
+    return muster_group_wait_for_phase_of_all(run, window_of(run).phase);
+}
+
 /* All have staged their inputs. */
-static muster_status reduce_window(struct muster_group_run *run, const struct window *window)
+static muster_status reduce_window(struct muster_group_run *run)
 {
     size_t size = run->element_size_bytes;
-    const struct muster_span own = share_of_window(run, window, muster_group_own_rank(run));
-    char *result = window_staging_area(run, window, muster_group_own_rank(run)) + own.offset * size;
-    const struct muster_place in = muster_group_input_at(run, window->span.offset);
+    const struct window window = window_of(run);
+    const struct muster_span own = share_of_window(run, &window, muster_group_own_rank(run));
+    char *result =
+        window_staging_area(run, &window, muster_group_own_rank(run)) + own.offset * size;
+    const struct muster_place in = muster_group_input_at(run, window.span.offset);
     struct muster_group_inputs inputs;
     for (uint32_t rank = 0; rank < muster_group_rank_count(run); rank++) {
-        inputs.bases[rank] = window_staging_area(run, window, rank);
+        inputs.bases[rank] = window_staging_area(run, &window, rank);
         inputs.ranges[rank] = NULL;
     }
     inputs.bases[muster_group_own_rank(run)] = in.base;
     inputs.ranges[muster_group_own_rank(run)] = in.ranges;
     inputs.ranges_at_bytes = in.at_bytes;
     TRY(muster_group_reduce(run, &inputs, own, false, (struct muster_place){.base = result}));
-    muster_group_finish_phase(run, window->phase + 1);
-    muster_group_write_output(run, muster_group_output_at(run, window->span.offset + own.offset),
+    muster_group_finish_phase(run, window.phase + 1);
+    muster_group_write_output(run, muster_group_output_at(run, window.span.offset + own.offset),
                               result, own.count * size);
-    for (uint32_t i = 0; i + 1 < muster_group_rank_count(run); i++) {
-        uint32_t rank = muster_group_peer(run, i);
-        const struct muster_span share = share_of_window(run, window, rank);
-        TRY(muster_group_wait_for_phase(run, rank, window->phase + 1));
+    return MUSTER_OK;
+}
+
+static muster_status read_window(struct muster_group_run *run)
+{
+    size_t size = run->element_size_bytes;
+    const struct window window = window_of(run);
+    for (; run->peer + 1 < muster_group_rank_count(run); run->peer++) {
+        uint32_t rank = muster_group_peer(run, run->peer);
+        const struct muster_span share = share_of_window(run, &window, rank);
+        TRY(muster_group_wait_for_phase(run, rank, window.phase + 1));
         muster_group_write_output(
-            run, muster_group_output_at(run, window->span.offset + share.offset),
-            window_staging_area(run, window, rank) + share.offset * size, share.count * size);
+            run, muster_group_output_at(run, window.span.offset + share.offset),
+            window_staging_area(run, &window, rank) + share.offset * size, share.count * size);
     }
     return MUSTER_OK;
 }
 
-/* All have announced. Window i may use the staging area of window i - 2 when all have begun window
- * i - 1. The last window uses the staging area of this operation, so that the next operation finds
- * its own one free. */
-static muster_status allreduce_in_windows(struct muster_group_run *run, uint64_t elements)
+static muster_status next_window(struct muster_group_run *run);
+
+static const muster_group_stage in_windows[] = {begin_window, wait_for_inputs, reduce_window,
+                                                read_window,  next_window,     NULL};
+
+static muster_status next_window(struct muster_group_run *run)
 {
-    const struct muster_span whole = {.count = run->launch->shape.count};
-    uint64_t windows = (whole.count + elements - 1) / elements;
-    for (uint64_t i = 0; i < windows; i++) {
-        const struct window window = {.span = muster_span_part(whole, windows, i),
-                                      .turn = run->launch->sequence + windows - 1 - i,
-                                      .phase = 2 * i + 1};
-        stage_window(run, &window);
-        muster_group_finish_phase(run, window.phase);
-        TRY(muster_group_wait_for_phase_of_all(run, window.phase));
-        TRY(reduce_window(run, &window));
+    if (++run->window < run->windows) {
+        run->stage = in_windows;
     }
     return MUSTER_OK;
 }
 
-/* For more than a staging area holds. Buffers that are all in memory of muster_alloc() are read in
- * place: that is known when all have announced. */
-static muster_status allreduce_large(struct muster_group_run *run,
-                                     const struct muster_group_exposure *exposure,
-                                     uint64_t elements)
+/* A rank stages the input of the only window before it announces the operation. */
+static muster_status expose_window(struct muster_group_run *run)
 {
-    const struct muster_group_exposure buffers = {.in_buffers = true,
-                                                  .size_bytes = exposure->size_bytes};
-    bool keeps = (run->launch->call.flags & MUSTER_CALL_KEEPS_INPUT) != 0;
-    TRY(muster_group_expose(run, &buffers));
-    TRY(muster_group_wait_for_all_announcements(run));
-    return run->step->method == MUSTER_MEMORY_BUFFERS ||
-                   (run->step->buffers && !keeps && muster_group_all_allocated(run))
-               ? allreduce_in_buffers(run, &buffers)
-               : allreduce_in_windows(run, elements);
-}
-
-/* If one window is enough, a rank stages its input before it announces the operation. */
-static muster_status allreduce_in_shares(struct muster_group_run *run,
-                                         const struct muster_group_exposure *exposure)
-{
-    uint64_t elements = MUSTER_GROUP_STAGING_BYTES / run->element_size_bytes;
-    const struct window only = {
-        .span = {.count = run->launch->shape.count}, .turn = run->launch->sequence, .phase = 1};
-    if (only.span.count > elements || run->step->method == MUSTER_MEMORY_BUFFERS) {
-        return allreduce_large(run, exposure, elements);
-    }
+    const struct window window = window_of(run);
     TRY(muster_group_wait_for_reuse(run));
-    stage_window(run, &only);
+    stage_input(run, &window);
     muster_group_announce(run, (const uint64_t[2]){0, 0});
-    TRY(muster_group_wait_for_all_announcements(run));
-    return reduce_window(run, &only);
+    return MUSTER_OK;
 }
 
-muster_status muster_group_allreduce(struct muster_group_run *run,
-                                     const struct muster_group_exposure *exposure)
+static const muster_group_stage in_one_window[] = {expose_window, muster_group_stage_meet,
+                                                   reduce_window, read_window, NULL};
+
+/* More than a window -------------------------------------------------------------------------- */
+
+static uint64_t window_elements(const struct muster_group_run *run)
 {
-    return run->step->method == MUSTER_MEMORY_STAGED ? allreduce_whole(run, exposure)
-                                                     : allreduce_in_shares(run, exposure);
+    return MUSTER_GROUP_STAGING_BYTES / run->element_size_bytes;
+}
+
+static muster_status expose_buffers(struct muster_group_run *run)
+{
+    run->exposure.in_buffers = true;
+    return muster_group_expose(run, &run->exposure);
+}
+
+/* All have announced: buffers that are all in memory of muster_alloc() are read in place. */
+static muster_status choose_large(struct muster_group_run *run)
+{
+    bool keeps = (run->launch->call.flags & MUSTER_CALL_KEEPS_INPUT) != 0;
+    if (run->step->method == MUSTER_MEMORY_BUFFERS ||
+        (run->step->buffers && !keeps && muster_group_all_allocated(run))) {
+        run->stage = is_done_twice(run, run->exposure.size_bytes) ? twice : in_buffers;
+        return MUSTER_OK;
+    }
+    run->windows = (run->launch->shape.count + window_elements(run) - 1) / window_elements(run);
+    run->stage = in_windows;
+    return MUSTER_OK;
+}
+
+static const muster_group_stage large[] = {expose_buffers, muster_group_stage_meet, choose_large,
+                                           NULL};
+
+const muster_group_stage *muster_group_allreduce_stages(const struct muster_group_run *run)
+{
+    if (run->step->method == MUSTER_MEMORY_STAGED) {
+        return run->polled ? whole : whole_at_once;
+    }
+    return run->launch->shape.count > window_elements(run) ||
+                   run->step->method == MUSTER_MEMORY_BUFFERS
+               ? large
+               : in_one_window;
 }

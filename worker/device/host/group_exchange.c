@@ -161,13 +161,6 @@ muster_status muster_group_check_reads(struct muster_group_run *run)
     return MUSTER_OK;
 }
 
-muster_status muster_group_end_reads(struct muster_group_run *run)
-{
-    TRY(muster_group_check_reads(run));
-    muster_group_finish_phase(run, MUSTER_GROUP_READS_DONE);
-    return muster_group_wait_for_phase_of_all(run, MUSTER_GROUP_READS_DONE);
-}
-
 /* Data ---------------------------------------------------------------------------------------- */
 
 static bool fits_announcement(uint64_t size_bytes)
@@ -217,14 +210,28 @@ static muster_status find_input_in_buffer(struct muster_group_run *run,
     return MUSTER_OK;
 }
 
+/* The input that a peer has put into its announcement, of which ret_payload gets a copy, or into
+ * its staging area. */
+static const void *announced_input(const struct muster_group_run *run,
+                                   const struct muster_group_exposure *exposure, uint32_t rank,
+                                   uint64_t ret_payload[2])
+{
+    const struct muster_group_announcement *announcement =
+        muster_group_announcement_of(run, rank, run->launch->sequence);
+    if (!fits_announcement(exposure->size_bytes)) {
+        return muster_group_staging_area_of(run, rank);
+    }
+    for (int i = 0; i < 2; i++) {
+        ret_payload[i] = atomic_load_explicit(&announcement->payload[i], memory_order_relaxed);
+    }
+    return ret_payload;
+}
+
 muster_status muster_group_find_input(struct muster_group_run *run,
                                       const struct muster_group_exposure *exposure, uint32_t rank,
                                       struct muster_group_payloads *payloads,
                                       struct muster_group_inputs *inputs)
 {
-    const struct muster_group_announcement *announcement =
-        muster_group_announcement_of(run, rank, run->launch->sequence);
-    uint64_t first = atomic_load_explicit(&announcement->payload[0], memory_order_relaxed);
     inputs->bases[rank] = NULL;
     inputs->ranges[rank] = NULL;
     if (rank == muster_group_own_rank(run)) {
@@ -233,13 +240,8 @@ muster_status muster_group_find_input(struct muster_group_run *run,
         inputs->ranges_at_bytes = 0;
     } else if (exposure->in_buffers) {
         return find_input_in_buffer(run, exposure, rank, inputs);
-    } else if (fits_announcement(exposure->size_bytes)) {
-        payloads->words[rank][0] = first;
-        payloads->words[rank][1] =
-            atomic_load_explicit(&announcement->payload[1], memory_order_relaxed);
-        inputs->bases[rank] = payloads->words[rank];
     } else {
-        inputs->bases[rank] = muster_group_staging_area_of(run, rank);
+        inputs->bases[rank] = announced_input(run, exposure, rank, payloads->words[rank]);
     }
     return MUSTER_OK;
 }
@@ -311,12 +313,73 @@ muster_status muster_group_read_input(struct muster_group_run *run,
     return MUSTER_OK;
 }
 
-muster_status muster_group_reduce_to_output(struct muster_group_run *run,
-                                            const struct muster_group_exposure *exposure,
-                                            struct muster_span span)
+/* Whether two ranks have one buffer each, staged or announced, and little enough for one segment:
+ * the shortest reduction, of which each step counts. */
+static bool is_short_pair(const struct muster_group_run *run, uint64_t size_bytes)
+{
+    return muster_group_rank_count(run) == 2 && !run->exposure.in_buffers && !run->streams &&
+           run->launch->in_ranges == NULL && run->launch->out_ranges == NULL &&
+           size_bytes <= MUSTER_GROUP_SEGMENT_BYTES;
+}
+
+/* In the order of the canonical tree, which is that of options.order. */
+static void reduce_pair(const struct muster_group_run *run, struct muster_span span)
+{
+    const struct muster_launch *launch = run->launch;
+    uint32_t own = muster_group_own_rank(run);
+    size_t offset = span.offset * run->element_size_bytes;
+    uint64_t payload[2];
+    const char *ours = (const char *)launch->in + offset;
+    const char *theirs =
+        (const char *)announced_input(run, &run->exposure, 1 - own, payload) + offset;
+    bool first = run->memory->options.order[0] == own;
+    muster_reduction_combine(&launch->reduction, launch->out, first ? ours : theirs,
+                             first ? theirs : ours, span.count);
+}
+
+muster_status muster_group_reduce_to_output(struct muster_group_run *run, struct muster_span span)
 {
     struct muster_group_payloads payloads;
     struct muster_group_inputs inputs;
-    TRY(muster_group_find_inputs(run, exposure, &payloads, &inputs));
+    if (is_short_pair(run, span.count * run->element_size_bytes)) {
+        reduce_pair(run, span);
+        return MUSTER_OK;
+    }
+    TRY(muster_group_find_inputs(run, &run->exposure, &payloads, &inputs));
     return muster_group_reduce(run, &inputs, span, run->streams, muster_group_output_at(run, 0));
+}
+
+/* Stages -------------------------------------------------------------------------------------- */
+
+muster_status muster_group_stage_expose(struct muster_group_run *run)
+{
+    return muster_group_expose(run, &run->exposure);
+}
+
+muster_status muster_group_stage_meet(struct muster_group_run *run)
+{
+    return muster_group_wait_for_all_announcements(run);
+}
+
+muster_status muster_group_stage_end_reads(struct muster_group_run *run)
+{
+    if (run->exposure.in_buffers) {
+        TRY(muster_group_check_reads(run));
+        muster_group_finish_phase(run, MUSTER_GROUP_READS_DONE);
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_group_stage_wait_for_reads(struct muster_group_run *run)
+{
+    return run->exposure.in_buffers
+               ? muster_group_wait_for_phase_of_all(run, MUSTER_GROUP_READS_DONE)
+               : MUSTER_OK;
+}
+
+muster_status muster_group_stage_finish_together(struct muster_group_run *run)
+{
+    return (run->launch->call.flags & MUSTER_CALL_FINISHES_TOGETHER) != 0
+               ? muster_group_wait_for_all_announcements(run)
+               : MUSTER_OK;
 }

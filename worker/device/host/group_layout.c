@@ -10,6 +10,8 @@
 _Static_assert(sizeof(struct muster_group_announcement) == MUSTER_GROUP_LINE_BYTES,
                "a line of its own");
 
+enum { PARTS = 2 };
+
 static size_t slots_at(uint32_t ranks)
 {
     size_t end = ranks * sizeof(struct muster_group_rank_slot);
@@ -17,15 +19,14 @@ static size_t slots_at(uint32_t ranks)
            MUSTER_SHARED_PAGE_BYTES;
 }
 
-static size_t size_of(uint32_t ranks)
+static size_t part_bytes(uint32_t ranks)
 {
     return slots_at(ranks) + (size_t)ranks * 2 * MUSTER_GROUP_STAGING_BYTES;
 }
 
-struct muster_group_rank_slot *
-muster_group_layout_rank_slot(const struct muster_group_layout *layout, uint32_t rank)
+static size_t size_of(uint32_t ranks)
 {
-    return (struct muster_group_rank_slot *)(void *)layout->base + rank;
+    return PARTS * part_bytes(ranks);
 }
 
 char *muster_group_layout_staging_area(const struct muster_group_layout *layout, uint32_t rank,
@@ -67,13 +68,21 @@ muster_status muster_group_layout_open(int fd, uint32_t ranks,
     return map(fd, ranks, ret_layout);
 }
 
+struct muster_group_layout muster_group_layout_second_part(const struct muster_group_layout *layout)
+{
+    return (struct muster_group_layout){.fd = layout->fd,
+                                        .base = layout->base + part_bytes(layout->ranks),
+                                        .size_bytes = 0,
+                                        .ranks = layout->ranks};
+}
+
 void muster_group_layout_finish(struct muster_group_layout *layout)
 {
-    if (layout->base != NULL) {
+    if (layout->base != NULL && layout->size_bytes > 0) {
         munmap(layout->base, layout->size_bytes);
         close(layout->fd);
-        layout->base = NULL;
     }
+    layout->base = NULL;
 }
 
 /* Which ranks are alive ----------------------------------------------------------------------- */

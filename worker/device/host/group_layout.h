@@ -65,10 +65,12 @@ struct muster_group_rank_slot {
     _Atomic uint64_t probe_address, probe_value; /* of a number in the rank's own memory */
 };
 
+/* The memory has two such parts, one after the other: for blocking operations, and for operations
+ * in flight. */
 struct muster_group_layout {
     int fd;
-    char *base; /* NULL: not mapped */
-    size_t size_bytes;
+    char *base;        /* NULL: not mapped */
+    size_t size_bytes; /* of the mapping; 0: it is another one's */
     uint32_t ranks;
 };
 
@@ -78,10 +80,17 @@ MUSTER_CHECKED muster_status muster_group_layout_init(uint32_t ranks,
 /* Takes the descriptor, also on failure. MUSTER_INVALID: it is not of such memory. */
 MUSTER_CHECKED muster_status muster_group_layout_open(int fd, uint32_t ranks,
                                                       struct muster_group_layout *ret_layout);
+/* The part for operations in flight; to be finished before the layout of the first part. */
+struct muster_group_layout
+muster_group_layout_second_part(const struct muster_group_layout *layout);
 void muster_group_layout_finish(struct muster_group_layout *layout);
 
-struct muster_group_rank_slot *
-muster_group_layout_rank_slot(const struct muster_group_layout *layout, uint32_t rank);
+static inline struct muster_group_rank_slot *
+muster_group_layout_rank_slot(const struct muster_group_layout *layout, uint32_t rank)
+{
+    return (struct muster_group_rank_slot *)(void *)layout->base + rank;
+}
+
 /* Of MUSTER_GROUP_STAGING_BYTES. */
 char *muster_group_layout_staging_area(const struct muster_group_layout *layout, uint32_t rank,
                                        uint64_t sequence);

@@ -3,6 +3,7 @@
 
 #include <linux/membarrier.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -16,8 +17,7 @@ static struct muster_group_rank_slot *own_slot(const struct muster_group_memory 
     return muster_group_layout_rank_slot(&memory->layout, memory->options.rank);
 }
 
-/* Locks this rank's slot and fills in what the others need to know of the process. */
-static muster_status take_slot(struct muster_group_memory *memory)
+static muster_status reserve_scratch(struct muster_group_memory *memory)
 {
     size_t scratch_bytes = (size_t)MUSTER_GROUP_TREE_LEVELS * 2 * MUSTER_GROUP_SEGMENT_BYTES;
     void *scratch = NULL;
@@ -25,6 +25,13 @@ static muster_status take_slot(struct muster_group_memory *memory)
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     memory->scratch = scratch; /* pages come with the first use */
+    return MUSTER_OK;
+}
+
+/* Locks this rank's slot and fills in what the others need to know of the process. */
+static muster_status take_slot(struct muster_group_memory *memory)
+{
+    TRY(reserve_scratch(memory));
     if (!muster_group_layout_lock_rank(&memory->layout, memory->options.rank)) {
         return muster_error_set(MUSTER_INVALID, "another process has the slot of rank %u",
                                 memory->options.names[memory->options.rank]);
@@ -39,6 +46,17 @@ static muster_status take_slot(struct muster_group_memory *memory)
     return MUSTER_OK;
 }
 
+static void init(struct muster_group_memory *memory,
+                 const struct muster_group_memory_options *options)
+{
+    const struct muster_spin_host host = {.members = options->ranks,
+                                          .index = options->rank,
+                                          .cores = options->cores,
+                                          .quota_millis = UINT64_MAX};
+    memory->options = *options;
+    muster_spin_policy_init(&memory->spin_policy, &muster_spin_on_memory, &host);
+}
+
 /* Creates the memory if fd is -1, else opens it. Takes fd, also on failure. */
 static muster_status make(const struct muster_group_memory_options *options, int fd,
                           struct muster_group_memory **ret_memory)
@@ -50,12 +68,7 @@ static muster_status make(const struct muster_group_memory_options *options, int
         }
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    const struct muster_spin_host host = {.members = options->ranks,
-                                          .index = options->rank,
-                                          .cores = options->cores,
-                                          .quota_millis = UINT64_MAX};
-    memory->options = *options;
-    muster_spin_policy_init(&memory->spin_policy, &muster_spin_on_memory, &host);
+    init(memory, options);
     muster_status status = fd >= 0 ? muster_group_layout_open(fd, options->ranks, &memory->layout)
                                    : muster_group_layout_init(options->ranks, &memory->layout);
     if (status == MUSTER_OK) {
@@ -79,6 +92,25 @@ muster_status muster_group_memory_open(const struct muster_group_memory_options 
                                        struct muster_group_memory **ret_memory)
 {
     return make(options, fd, ret_memory);
+}
+
+muster_status muster_group_memory_create_second(const struct muster_group_memory *first,
+                                                struct muster_group_memory **ret_second)
+{
+    struct muster_group_memory *second = calloc(1, sizeof *second);
+    if (second == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    init(second, &first->options);
+    second->layout = muster_group_layout_second_part(&first->layout);
+    atomic_store(&own_slot(second)->withdrawn, 0); /* of a process that had the slot before */
+    muster_status status = reserve_scratch(second);
+    if (status != MUSTER_OK) {
+        muster_group_memory_destroy(second);
+        return status;
+    }
+    *ret_second = second;
+    return MUSTER_OK;
 }
 
 void muster_group_memory_destroy(struct muster_group_memory *memory)
@@ -133,6 +165,13 @@ bool muster_group_memory_probe(struct muster_group_memory *memory)
         all &= holder >= 0 && can_read(slot, memory->pids[rank]);
     }
     return all;
+}
+
+void muster_group_memory_begin_second(const struct muster_group_memory *first,
+                                      struct muster_group_memory *second)
+{
+    memcpy(second->pids, first->pids, sizeof second->pids);
+    muster_group_memory_begin(second, 0);
 }
 
 void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequence)

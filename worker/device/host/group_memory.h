@@ -43,6 +43,12 @@ muster_group_memory_open(const struct muster_group_memory_options *options, int 
 /* Leaves the group: ranks that wait for this one stop waiting. Accepts NULL. */
 void muster_group_memory_destroy(struct muster_group_memory *memory);
 
+/* The second part of the memory, for operations in flight. The two parts neither wait for each
+ * other nor share anything but their ranks, whose options and descriptor the second one borrows: it
+ * is destroyed first. MUSTER_FATAL: no memory. */
+MUSTER_CHECKED muster_status muster_group_memory_create_second(
+    const struct muster_group_memory *first, struct muster_group_memory **ret_second);
+
 /* To be passed to the other ranks; borrowed. */
 int muster_group_memory_descriptor(const struct muster_group_memory *memory);
 
@@ -52,6 +58,11 @@ bool muster_group_memory_probe(struct muster_group_memory *memory);
 /* Before the first operation, with the same number on all ranks: the first operation is number
  * sequence + 1. */
 void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequence);
+
+/* The same for the second part, whose first operation is number 1. All have created it; `first` has
+ * been probed. */
+void muster_group_memory_begin_second(const struct muster_group_memory *first,
+                                      struct muster_group_memory *second);
 
 /* Blocks until this rank's part is done. MUSTER_INVALID: the ranks call differently, and every rank
  * that takes part gets this status. MUSTER_RETRY: the deadline has passed. MUSTER_REJOIN: a rank
@@ -68,5 +79,30 @@ MUSTER_CHECKED muster_status muster_group_memory_run(struct muster_group_memory 
 MUSTER_CHECKED muster_status muster_group_memory_announce(struct muster_group_memory *memory,
                                                           const struct muster_group_launch *step,
                                                           uint32_t *ret_suspect);
+
+/* The same in parts, for an operation in flight: begin, poll until it is done, end. One operation
+ * at a time. The step is copied; its launch is borrowed until the end, and its deadline, `check`
+ * and `user` are not used.
+ *
+ * begin: announces: the operation runs by messages, and is only announced.
+ * poll: does what can be done without waiting for another rank, which may be to reduce or copy much
+ * data; each wait for a rank polls for so long, until one was in vain. MUSTER_RETRY: it is not done
+ * yet; *ret_advanced: it has come further. Else it is to be ended with this status. check: of an
+ * operation that is not done: MUSTER_REJOIN: the rank that it waits for has died or has left the
+ * group, and the operation is to be ended. end: with the status of poll or of check, or with one of
+ * the caller's (MUSTER_RETRY: the limit of the operation has passed); returns it, with its text.
+ * ret_suspect: as above. */
+void muster_group_memory_begin_step(struct muster_group_memory *memory,
+                                    const struct muster_group_launch *step, bool announces);
+MUSTER_CHECKED muster_status muster_group_memory_poll(struct muster_group_memory *memory,
+                                                      int64_t spin_ns, bool *ret_advanced);
+MUSTER_CHECKED muster_status muster_group_memory_check(struct muster_group_memory *memory);
+MUSTER_CHECKED muster_status muster_group_memory_end_step(struct muster_group_memory *memory,
+                                                          muster_status status,
+                                                          uint32_t *ret_suspect);
+
+/* This rank takes part in no operation from this number on: the others, which wait for it there,
+ * end with MUSTER_REJOIN. For operations in flight that have failed before they began. */
+void muster_group_memory_withdraw(struct muster_group_memory *memory, uint64_t sequence);
 
 #endif

@@ -26,6 +26,43 @@ struct muster_group_mappings {
     uint64_t freed_count; /* the owner's count when these were mapped */
 };
 
+/* How a rank's input is exposed to the others: where it is, or copied into the announcement or the
+ * staging area, by its size. */
+struct muster_group_exposure {
+    bool in_buffers;
+    uint64_t size_bytes; /* of this rank's input; in an allgatherv they differ */
+};
+
+struct muster_group_run;
+
+/*
+ * A collective is a list of stages, one after the other, up to a NULL. A stage first waits for what
+ * it needs, then acts. A stage that waits for one rank after the other, and acts after each, counts
+ * them in run->peer. So a stage of a polled run, whose waits return MUSTER_RETRY instead of
+ * blocking, can be called again from its beginning. A stage may set run->stage to another list,
+ * and is the last one of its own then.
+ */
+typedef muster_status (*muster_group_stage)(struct muster_group_run *run);
+
+/* One operation in progress. */
+struct muster_group_run {
+    struct muster_group_memory *memory;
+    const struct muster_group_launch *step;
+    const struct muster_launch *launch; /* of the step */
+    size_t element_size_bytes;
+    bool streams;     /* the output is written past the caches */
+    uint32_t suspect; /* the rank to blame, by its name; UINT32_MAX: none */
+    const muster_group_stage *current, *stage; /* the present one, and the next */
+    struct muster_group_exposure exposure;
+    uint32_t peer;            /* of the present stage: peers that it is done with */
+    uint64_t window, windows; /* of an allreduce: the present one, and how many there are */
+    bool polled;              /* waits return MUSTER_RETRY, and store here what they wait for: */
+    int64_t spin_ns;          /* how long each polls before that; after the first one 0 */
+    uint32_t awaited_rank;
+    const _Atomic uint64_t *awaited; /* NULL: it has not waited */
+    uint64_t awaited_least;
+};
+
 struct muster_group_memory {
     struct muster_group_memory_options options;
     struct muster_group_layout layout;
@@ -37,17 +74,9 @@ struct muster_group_memory {
     struct muster_group_mappings mappings[MUSTER_GROUP_RANKS_MAX];
     /* Of a peer's input and output, copied from it; their addresses are the peer's. */
     struct muster_range_list peer_ranges[MUSTER_GROUP_RANKS_MAX][2];
-    char *scratch; /* MUSTER_GROUP_TREE_LEVELS x 2 segments */
-};
-
-/* One operation in progress. */
-struct muster_group_run {
-    struct muster_group_memory *memory;
-    const struct muster_group_launch *step;
-    const struct muster_launch *launch; /* of the step */
-    size_t element_size_bytes;
-    bool streams;     /* the output is written past the caches */
-    uint32_t suspect; /* the rank to blame, by its name; UINT32_MAX: none */
+    char *scratch;                          /* MUSTER_GROUP_TREE_LEVELS x 2 segments */
+    struct muster_group_run flight;         /* of the operation in flight */
+    struct muster_group_launch flight_step; /* its copy */
 };
 
 /* Waits until *word, which that rank writes, is at least `least`. Like all waits of these files it
@@ -70,9 +99,17 @@ void muster_group_wake_sleepers(struct muster_group_rank_slot *slot);
 /* Sets the error text and the suspect; MUSTER_REJOIN. */
 muster_status muster_group_report_death(struct muster_group_run *run, uint32_t rank);
 
+/* Sets the error text and the suspect; MUSTER_RETRY. */
+muster_status muster_group_report_timeout(struct muster_group_run *run, uint32_t rank);
+
 /* MUSTER_REJOIN if that rank has died or has left the group. */
 MUSTER_CHECKED muster_status muster_group_check_liveness(struct muster_group_run *run,
                                                          uint32_t rank);
+
+/* The same while this rank waits for that one's word: a rank that has written it and left is no
+ * death. */
+MUSTER_CHECKED muster_status muster_group_check_peer(struct muster_group_run *run, uint32_t rank,
+                                                     const _Atomic uint64_t *word, uint64_t least);
 
 /* Copies from an address in that rank's process. */
 MUSTER_CHECKED muster_status muster_group_copy_from_peer(struct muster_group_run *run,
@@ -166,8 +203,24 @@ MUSTER_CHECKED muster_status muster_group_wait_for_phase_of_all(struct muster_gr
 /* Checks that no owner of a buffer had given up by now: only then is what was read from it valid.
  */
 MUSTER_CHECKED muster_status muster_group_check_reads(struct muster_group_run *run);
-/* Checks the same, and waits until all ranks have read what they need. */
-MUSTER_CHECKED muster_status muster_group_end_reads(struct muster_group_run *run);
+
+/* Stages --------------------------------------------------------------------------------------- */
+
+/* Exposes this rank's input and announces the operation. */
+MUSTER_CHECKED muster_status muster_group_stage_expose(struct muster_group_run *run);
+/* Waits for all announcements, and compares the calls. */
+MUSTER_CHECKED muster_status muster_group_stage_meet(struct muster_group_run *run);
+/* Of operations that read buffers: checks that what was read is valid, and says that this rank has
+ * read what it needs; then waits until all ranks have. */
+MUSTER_CHECKED muster_status muster_group_stage_end_reads(struct muster_group_run *run);
+MUSTER_CHECKED muster_status muster_group_stage_wait_for_reads(struct muster_group_run *run);
+/* Waits for all, if no rank may finish before all have started. */
+MUSTER_CHECKED muster_status muster_group_stage_finish_together(struct muster_group_run *run);
+
+/* The stages of the run's collective. */
+const muster_group_stage *muster_group_stages_of(const struct muster_group_run *run);
+/* The stages of an allreduce by the step's method. */
+const muster_group_stage *muster_group_allreduce_stages(const struct muster_group_run *run);
 
 /* Allocations of muster_alloc() ---------------------------------------------------------------- */
 
@@ -209,13 +262,6 @@ MUSTER_CHECKED muster_status muster_group_read_place(struct muster_group_run *ru
                                                      struct muster_place to, size_t size_bytes);
 
 /* Data ----------------------------------------------------------------------------------------- */
-
-/* How a rank's input is exposed to the others: where it is, or copied into the announcement or the
- * staging area, by its size. */
-struct muster_group_exposure {
-    bool in_buffers;
-    uint64_t size_bytes; /* of this rank's input; in an allgatherv they differ */
-};
 
 /* Copies of the announcements' payloads. */
 struct muster_group_payloads {
@@ -265,12 +311,8 @@ MUSTER_CHECKED muster_status muster_group_reduce(struct muster_group_run *run,
                                                  struct muster_span span, bool streams,
                                                  struct muster_place target);
 
-/* The same for the beginning of the output. */
-MUSTER_CHECKED muster_status muster_group_reduce_to_output(
-    struct muster_group_run *run, const struct muster_group_exposure *exposure,
-    struct muster_span span);
-
-MUSTER_CHECKED muster_status muster_group_allreduce(struct muster_group_run *run,
-                                                    const struct muster_group_exposure *exposure);
+/* The same for the beginning of the output, with inputs that are exposed as this rank's. */
+MUSTER_CHECKED muster_status muster_group_reduce_to_output(struct muster_group_run *run,
+                                                           struct muster_span span);
 
 #endif

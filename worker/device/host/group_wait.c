@@ -6,6 +6,9 @@
  *   3. sleep     (futex) for at most 1 ms, then 2, 4 ... 16 ms; after each sleep the waiting rank
  *                calls `check`, checks that the other one is alive, and checks the deadline
  *
+ * A wait of an operation in flight polls and yields for as long as its caller allows, then returns;
+ * the operation is polled again.
+ *
  * A rank that writes wakes the sleepers. No wake is lost: a sleeper increments the count of
  * sleepers and then polls once more; a writer writes and then reads the count. If neither is
  * reordered, one of the two sees the other. The writer has no memory barrier, because
@@ -85,7 +88,7 @@ muster_status muster_group_check_liveness(struct muster_group_run *run, uint32_t
     return alive ? MUSTER_OK : muster_group_report_death(run, rank);
 }
 
-static muster_status report_timeout(struct muster_group_run *run, uint32_t rank)
+muster_status muster_group_report_timeout(struct muster_group_run *run, uint32_t rank)
 {
     run->suspect = run->memory->options.names[rank];
     return muster_error_set(MUSTER_RETRY, "the deadline passed while it waited for rank %u",
@@ -143,8 +146,8 @@ static int64_t earlier(int64_t one_ns, int64_t other_ns)
 
 /* Checks that the rank is alive. It may have written and left since the last poll, as members do
  * after the last operation of a generation: that is no death. */
-static muster_status check_peer(struct muster_group_run *run, uint32_t rank,
-                                const _Atomic uint64_t *word, uint64_t least)
+muster_status muster_group_check_peer(struct muster_group_run *run, uint32_t rank,
+                                      const _Atomic uint64_t *word, uint64_t least)
 {
     muster_status status = muster_group_check_liveness(run, rank);
     if (status != MUSTER_OK && is_reached(word, least)) {
@@ -154,10 +157,29 @@ static muster_status check_peer(struct muster_group_run *run, uint32_t rank,
     return status;
 }
 
+/* Of an operation in flight: for a short time if the caller has nothing else to do. */
+static muster_status wait_polled(struct muster_group_run *run, uint32_t rank,
+                                 const _Atomic uint64_t *word, uint64_t least)
+{
+    int64_t spin_ns = run->spin_ns;
+    if (spin_ns > 0 && (poll_word(run->memory, word, least) ||
+                        yield_and_poll(run->memory, word, least, muster_clock_ns() + spin_ns))) {
+        return MUSTER_OK;
+    }
+    run->spin_ns = 0;
+    run->awaited_rank = rank;
+    run->awaited = word;
+    run->awaited_least = least;
+    return MUSTER_RETRY;
+}
+
 muster_status muster_group_wait_slowly(struct muster_group_run *run, uint32_t rank,
                                        const _Atomic uint64_t *word, uint64_t least)
 {
     const struct muster_group_launch *step = run->step;
+    if (run->polled) {
+        return wait_polled(run, rank, word, least);
+    }
     if (poll_word(run->memory, word, least) ||
         follow_policy(run->memory, word, least, run->launch->deadline_ns)) {
         return MUSTER_OK;
@@ -171,8 +193,8 @@ muster_status muster_group_wait_slowly(struct muster_group_run *run, uint32_t ra
             return MUSTER_OK;
         }
         TRY(step->check(step->user, &run->suspect));
-        TRY(check_peer(run, rank, word, least));
+        TRY(muster_group_check_peer(run, rank, word, least));
         sleep_ns = earlier(2 * sleep_ns, SLEEP_MAX_NS);
     }
-    return report_timeout(run, rank);
+    return muster_group_report_timeout(run, rank);
 }

@@ -65,6 +65,37 @@ static muster_status announce_to_group(void *group, const struct muster_group_la
     return muster_group_memory_announce(group, step, ret_suspect);
 }
 
+static void begin_in_flight(void *group, const struct muster_group_launch *step, bool announces)
+{
+    muster_group_memory_begin_step(group, step, announces);
+}
+
+static muster_status poll_in_flight(void *group, int64_t spin_ns, bool *ret_advanced)
+{
+    return muster_group_memory_poll(group, spin_ns, ret_advanced);
+}
+
+static muster_status check_in_flight(void *group)
+{
+    return muster_group_memory_check(group);
+}
+
+static muster_status end_in_flight(void *group, muster_status status, uint32_t *ret_suspect)
+{
+    return muster_group_memory_end_step(group, status, ret_suspect);
+}
+
+static void withdraw(void *group, uint64_t sequence)
+{
+    muster_group_memory_withdraw(group, sequence);
+}
+
+static const struct muster_group_flight flight = {.begin = begin_in_flight,
+                                                  .poll = poll_in_flight,
+                                                  .check = check_in_flight,
+                                                  .end = end_in_flight,
+                                                  .withdraw = withdraw};
+
 const struct muster_device muster_host_device = {
     .name = "host",
     .is_active = is_active,
@@ -76,5 +107,6 @@ const struct muster_device muster_host_device = {
     .export_pages = muster_device_export_nothing,
     .run_group_step = run_group_step,
     .announce_to_group = announce_to_group,
+    .flight = &flight,
     .rdma_advice = "Raise the limit of locked memory (ulimit -l)",
 };

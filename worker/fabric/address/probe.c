@@ -6,14 +6,6 @@
 #include "worker/fabric/address/address.h"
 
 #include <errno.h>
-#include <poll.h>
-
-/* The dials of one probe: entry i of each array belongs to address i of the peer. */
-struct probe {
-    uint32_t count;
-    enum muster_probe_dial dials[MUSTER_ADDRESSES_MAX];
-    struct pollfd polled[MUSTER_ADDRESSES_MAX]; /* fd -1: not pending */
-};
 
 /* Closed by a reset, so that no connection of a probe stays in TIME_WAIT. */
 static void hang_up(struct pollfd *polled)
@@ -56,7 +48,8 @@ static bool leads_here(const struct muster_socket_address *address, bool *ret_fa
 }
 
 /* Dials address i; if outside, only where the dial leaves this host. */
-static void dial_one(struct probe *probe, const struct muster_peer *peer, uint32_t i, bool outside)
+static void dial_one(struct muster_probe *probe, const struct muster_peer *peer, uint32_t i,
+                     bool outside)
 {
     struct muster_socket_address address;
     bool failed = false;
@@ -70,7 +63,7 @@ static void dial_one(struct probe *probe, const struct muster_peer *peer, uint32
     probe->dials[i] = failed ? MUSTER_DIAL_FAILED : dial(&address, &probe->polled[i]);
 }
 
-static void dial_all(struct probe *probe, const struct muster_peer *peer, bool outside)
+static void dial_all(struct muster_probe *probe, const struct muster_peer *peer, bool outside)
 {
     probe->count = peer->address_count;
     for (uint32_t i = 0; i < probe->count; i++) {
@@ -79,7 +72,7 @@ static void dial_all(struct probe *probe, const struct muster_peer *peer, bool o
 }
 
 /* No address could be dialled. */
-static bool have_all_been_skipped(const struct probe *probe)
+static bool have_all_been_skipped(const struct muster_probe *probe)
 {
     bool all = true;
     for (uint32_t i = 0; i < probe->count; i++) {
@@ -88,7 +81,7 @@ static bool have_all_been_skipped(const struct probe *probe)
     return all;
 }
 
-static void collect_answers(struct probe *probe)
+static void collect_answers(struct muster_probe *probe)
 {
     for (uint32_t i = 0; i < probe->count; i++) {
         int error = 0;
@@ -103,7 +96,7 @@ static void collect_answers(struct probe *probe)
 }
 
 /* The first address that gave this answer; their number if none did. */
-static uint32_t find_answer(const struct probe *probe, enum muster_probe_dial dial)
+static uint32_t find_answer(const struct muster_probe *probe, enum muster_probe_dial dial)
 {
     uint32_t i = 0;
     while (i < probe->count && probe->dials[i] != dial) {
@@ -112,28 +105,44 @@ static uint32_t find_answer(const struct probe *probe, enum muster_probe_dial di
     return i;
 }
 
+void muster_probe_begin(struct muster_probe *probe, const struct muster_peer *peer, bool same_host)
+{
+    dial_all(probe, peer, !same_host);
+    if (!same_host && have_all_been_skipped(probe)) {
+        dial_all(probe, peer, false); /* who has only addresses of this host is on it */
+    }
+}
+
+/* The answers that have come are collected even when the time is over: a thread that came late may
+ * find them there. */
+enum muster_probe_verdict muster_probe_poll(struct muster_probe *probe, int wait_ms, bool over)
+{
+    if (muster_probe_decide(probe->dials, probe->count, false) == MUSTER_PROBE_PENDING &&
+        poll(probe->polled, probe->count, wait_ms) > 0) {
+        collect_answers(probe);
+    }
+    return muster_probe_decide(probe->dials, probe->count, over);
+}
+
+void muster_probe_end(struct muster_probe *probe)
+{
+    for (uint32_t i = 0; i < probe->count; i++) {
+        hang_up(&probe->polled[i]);
+    }
+}
+
 struct muster_probe_report muster_peer_probe(const struct muster_peer *peer, bool same_host,
                                              uint32_t bound_ms)
 {
-    struct probe probe;
+    struct muster_probe probe;
     int64_t deadline_ns = muster_clock_after_ms(bound_ms);
-    dial_all(&probe, peer, !same_host);
-    if (!same_host && have_all_been_skipped(&probe)) {
-        dial_all(&probe, peer, false); /* who has only addresses of this host is on it */
-    }
-    bool over = false;
-    enum muster_probe_verdict verdict = muster_probe_decide(probe.dials, probe.count, over);
+    enum muster_probe_verdict verdict = MUSTER_PROBE_PENDING;
+    muster_probe_begin(&probe, peer, same_host);
     while (verdict == MUSTER_PROBE_PENDING) {
-        over = muster_clock_left_ms(deadline_ns) == 0;
-        /* Even when the time is over: a thread that came late may find the answers there. */
-        if (poll(probe.polled, probe.count, muster_clock_left_ms(deadline_ns)) > 0) {
-            collect_answers(&probe);
-        }
-        verdict = muster_probe_decide(probe.dials, probe.count, over);
+        int left_ms = muster_clock_left_ms(deadline_ns);
+        verdict = muster_probe_poll(&probe, left_ms, left_ms == 0);
     }
-    for (uint32_t i = 0; i < probe.count; i++) {
-        hang_up(&probe.polled[i]);
-    }
+    muster_probe_end(&probe);
     uint32_t index = verdict == MUSTER_PROBE_THERE  ? find_answer(&probe, MUSTER_DIAL_ACCEPTED)
                      : verdict == MUSTER_PROBE_GONE ? find_answer(&probe, MUSTER_DIAL_REFUSED)
                                                     : probe.count;

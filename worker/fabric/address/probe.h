@@ -16,6 +16,15 @@
 
 #include "worker/fabric/address/probe_verdict.h"
 
+#include <poll.h>
+
+/* The dials of one probe: entry i of each array belongs to address i of the peer. */
+struct muster_probe {
+    uint32_t count;
+    enum muster_probe_dial dials[MUSTER_ADDRESSES_MAX];
+    struct pollfd polled[MUSTER_ADDRESSES_MAX]; /* fd -1: not pending */
+};
+
 struct muster_probe_report {
     enum muster_probe_verdict verdict;
     uint32_t index; /* into peer->addresses: the one that decided (THERE and GONE); else
@@ -28,5 +37,12 @@ struct muster_probe_report {
  * unless the peer has no others, since then it is here. Any thread. */
 struct muster_probe_report muster_peer_probe(const struct muster_peer *peer, bool same_host,
                                              uint32_t bound_ms);
+
+/* The same in parts, for a thread that has other work: begin dials, and does not block; poll waits
+ * for an answer, at most wait_ms, and says MUSTER_PROBE_PENDING as long as the verdict is not
+ * certain, unless the time is over; end closes what is still open. */
+void muster_probe_begin(struct muster_probe *probe, const struct muster_peer *peer, bool same_host);
+enum muster_probe_verdict muster_probe_poll(struct muster_probe *probe, int wait_ms, bool over);
+void muster_probe_end(struct muster_probe *probe);
 
 #endif

@@ -171,7 +171,7 @@ static void handle_answer(struct muster_shm_path *path, const struct muster_shm_
     if (packet->kind == SHM_ANSWER && muster_wire_version_check(packet->generation) != MUSTER_OK) {
         (void)muster_error_prefix(MUSTER_FATAL, "refused");
         muster_link_fail(link, MUSTER_LINK_LOST, muster_last_error());
-    } else if (packet->kind != SHM_ANSWER || packet->word > MUSTER_REFUSED_VERBS) {
+    } else if (packet->kind != SHM_ANSWER || packet->word > MUSTER_REFUSED_RANK) {
         muster_link_try_next(link, "its answer is not that of a Muster peer");
     } else if (packet->word == MUSTER_WELCOME) {
         confirm(path, packet);

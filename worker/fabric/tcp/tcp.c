@@ -10,7 +10,10 @@
 #include <unistd.h>
 #include <utlist.h>
 
-enum { PIECE_ALIGNMENT = 64 };
+enum {
+    PIECE_ALIGNMENT = 64,
+    READ_AT_ONCE_BYTES = 64 << 10, /* still to come: without an event */
+};
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
@@ -176,6 +179,19 @@ static void tcp_progress(struct muster_link *link)
     }
 }
 
+/* A link with several connections waits for events of all of them; and where much is to come, bytes
+ * may gather until there is an event. */
+static bool tcp_receive(struct muster_link *link, bool *ret_any)
+{
+    struct muster_tcp_link *end = link->end;
+    if (end->bundle != NULL || end->path_count == 0 || end->path->pending.watch.retired ||
+        end->path->in.remaining > READ_AT_ONCE_BYTES) {
+        return false;
+    }
+    *ret_any = muster_tcp_receive(end->path);
+    return true;
+}
+
 /* Connections --------------------------------------------------------------------------------- */
 
 static void close_pending(struct muster_pending_connection *pending)
@@ -261,10 +277,12 @@ const struct muster_transport muster_tcp_transport = {
     .post_send = muster_common_link_post_send,
     .withdraw = tcp_withdraw,
     .progress = tcp_progress,
+    .receive = tcp_receive,
     .send_goodbye = tcp_send_goodbye,
     .goodbye_done = tcp_goodbye_done,
     .peer_left = tcp_peer_left,
     .close = tcp_close,
+    .answers = muster_tcp_answers,
     .connection =
         {
             .elsewhere = MUSTER_REFUSED_CROSSED,

@@ -38,6 +38,7 @@ enum {
     TCP_SILENCE_MS =
         10000, /* the peer's kernel owes an acknowledgement for so long: the connection is lost */
     TCP_PROBES_MIN = 3,          /* zero-window probes without an answer */
+    TCP_ANSWERS_MS = 15000,      /* longer than the kernel's keep-alive (tcp_path.c) takes */
     TCP_SILENCE_CHECK_MS = 1000, /* interval of the check for silence; shorter in tests */
 };
 
@@ -159,6 +160,8 @@ void muster_tcp_disable_user_timeout(int fd);
 void muster_tcp_path_lost(struct muster_tcp_path *path, const char *what);
 /* Ends the connections whose peer's kernel has owed an acknowledgement for too long. */
 void muster_tcp_check_silence(struct muster_tcp_link *end);
+/* Whether a peer's kernel has acknowledged something within TCP_ANSWERS_MS, on any connection. */
+bool muster_tcp_answers(const struct muster_link *link);
 
 /* tcp_open.c */
 /* Opens the link by its first connection, and closes the other attempts. */
@@ -206,7 +209,8 @@ void muster_tcp_send_withdraw(struct muster_tcp_path *path,
                               const struct muster_operation_id *operation);
 
 /* tcp_receive.c */
-void muster_tcp_receive(struct muster_tcp_path *path);
+/* Receives what is in the socket. False: there was nothing. */
+bool muster_tcp_receive(struct muster_tcp_path *path);
 /* Receives what TLS has already read from the sockets. False: the link is closed. */
 bool muster_tcp_receive_buffered(struct muster_tcp_link *end);
 

@@ -105,7 +105,7 @@ void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
         break;
     }
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
-        muster_tcp_receive(path);
+        (void)muster_tcp_receive(path);
     }
     if ((events & EPOLLOUT) != 0 && !watch->retired) {
         if (path->end->bundle != NULL) {

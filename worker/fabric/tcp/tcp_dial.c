@@ -353,6 +353,7 @@ static void handle_verdict(struct muster_tcp_path *path, enum muster_verdict ver
     case MUSTER_REFUSED_TLS:
     case MUSTER_REFUSED_PLAIN:
     case MUSTER_REFUSED_VERBS:
+    case MUSTER_REFUSED_RANK:
         end->dialling.refused = true;
         attempt_failed(path, muster_verdict_text(verdict));
     }

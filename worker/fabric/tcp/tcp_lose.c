@@ -48,3 +48,19 @@ void muster_tcp_check_silence(struct muster_tcp_link *end)
         }
     }
 }
+
+bool muster_tcp_answers(const struct muster_link *link)
+{
+    const struct muster_tcp_link *end = link->end;
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
+        struct tcp_info info = {0};
+        socklen_t size = sizeof info;
+        if (end->paths[i] != NULL &&
+            getsockopt(end->paths[i]->pending.watch.fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+            (info.tcpi_last_ack_recv < TCP_ANSWERS_MS ||
+             info.tcpi_last_data_recv < TCP_ANSWERS_MS)) {
+            return true;
+        }
+    }
+    return false;
+}

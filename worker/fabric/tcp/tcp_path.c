@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include <utlist.h>
 
+enum { JOINED_BYTES = 2048 }; /* of small frames that are sent in one piece */
+
 static void free_path(struct muster_watch *watch)
 {
     struct muster_tcp_path *path = (struct muster_tcp_path *)watch;
@@ -97,10 +99,30 @@ void muster_tcp_attempts_close(struct muster_tcp_link *end, const struct muster_
 
 /* Bytes -------------------------------------------------------------------------------------- */
 
+/* Joins parts that are small. Returns their bytes; 0: they do not fit. */
+static size_t join(const struct iovec *parts, int count, unsigned char ret_bytes[JOINED_BYTES])
+{
+    size_t size = 0;
+    for (int i = 0; i < count; i++) {
+        if (parts[i].iov_len > JOINED_BYTES - size) {
+            return 0;
+        }
+        memcpy(ret_bytes + size, parts[i].iov_base, parts[i].iov_len);
+        size += parts[i].iov_len;
+    }
+    return size;
+}
+
+/* For small frames a copy costs less than what the kernel does for a list of parts. */
 ssize_t muster_tcp_path_send(struct muster_tcp_path *path, struct iovec *parts, int count)
 {
+    unsigned char joined[JOINED_BYTES];
     if (path->tls != NULL) {
         return muster_tls_send(path->tls, parts, count);
+    }
+    size_t size = join(parts, count, joined);
+    if (size > 0) {
+        return send(path->pending.watch.fd, joined, size, MSG_NOSIGNAL);
     }
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     return sendmsg(path->pending.watch.fd, &message, MSG_NOSIGNAL);
@@ -115,8 +137,11 @@ bool muster_tcp_path_send_all(struct muster_tcp_path *path, const unsigned char 
 ssize_t muster_tcp_path_receive(struct muster_tcp_path *path, const struct iovec *parts, int count,
                                 bool buffered_only)
 {
-    return path->tls != NULL ? muster_tls_receive(path->tls, parts, count, buffered_only)
-                             : readv(path->pending.watch.fd, parts, count);
+    if (path->tls != NULL) {
+        return muster_tls_receive(path->tls, parts, count, buffered_only);
+    }
+    return count == 1 ? recv(path->pending.watch.fd, parts[0].iov_base, parts[0].iov_len, 0)
+                      : readv(path->pending.watch.fd, parts, count);
 }
 
 const char *muster_tcp_path_error(const struct muster_tcp_path *path, int error)

@@ -136,8 +136,9 @@ static void receive_staged(struct muster_tcp_path *path, const unsigned char *by
     }
 }
 
-/* Reads once from the socket, or from what TLS has buffered. True: there may be more. */
-static bool receive_once(struct muster_tcp_path *path, bool buffered_only)
+/* Reads once from the socket, or from what TLS has buffered. True: there may be more. Sets *any if
+ * there was anything, or the connection has ended. */
+static bool receive_once(struct muster_tcp_path *path, bool buffered_only, bool *any)
 {
     struct muster_tcp *tcp = path->tcp;
     struct iovec parts[PARTS_MAX + 1];
@@ -161,6 +162,7 @@ static bool receive_once(struct muster_tcp_path *path, bool buffered_only)
     if (got < 0 && (error == EAGAIN || error == EINTR)) {
         return false;
     }
+    *any = true;
     if (got <= 0) {
         muster_tcp_path_lost(path, got < 0 ? muster_tcp_path_error(path, error)
                                            : "it closed the connection without goodbye");
@@ -176,24 +178,27 @@ static bool receive_once(struct muster_tcp_path *path, bool buffered_only)
            (bytes == room + staged || muster_tls_has_buffered(path->tls));
 }
 
-void muster_tcp_receive(struct muster_tcp_path *path)
+bool muster_tcp_receive(struct muster_tcp_path *path)
 {
     bool more = true;
+    bool any = false;
     for (int i = 0; i < READS_MAX && more; i++) {
-        more = receive_once(path, false);
+        more = receive_once(path, false, &any);
     }
     while (more &&
            muster_tls_has_buffered(path->tls)) { /* epoll reports only what is in the socket */
-        more = receive_once(path, true);
+        more = receive_once(path, true, &any);
     }
+    return any;
 }
 
 bool muster_tcp_receive_buffered(struct muster_tcp_link *end)
 {
     struct muster_link *link = end->link;
+    bool any = false;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         while (end->paths[i] != NULL && muster_tls_has_buffered(end->paths[i]->tls)) {
-            (void)receive_once(end->paths[i], true);
+            (void)receive_once(end->paths[i], true, &any);
             if (link->end != end) {
                 return false;
             }

@@ -120,6 +120,7 @@ static int64_t payload_max(enum muster_frame_kind kind)
     case MUSTER_FRAME_GOODBYE:
     case MUSTER_FRAME_GET_DONE:
     case MUSTER_FRAME_SIGNATURE:
+    case MUSTER_FRAME_RANK:
         return 0;
     }
     return -1;

@@ -29,6 +29,7 @@ enum muster_frame_kind {
     MUSTER_FRAME_GET_DONE = 8,  /* the receiver has got an offered message; within one host only */
     MUSTER_FRAME_SIGNATURE = 9, /* the call of an operation in which the sender waits */
     MUSTER_FRAME_REFUSAL = 10,  /* an offered message will not be received; payload: the reason */
+    MUSTER_FRAME_RANK = 11, /* of a link that is kept: the sender's rank (root) in the generation */
 };
 
 struct muster_frame {

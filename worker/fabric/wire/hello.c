@@ -18,9 +18,8 @@ enum {
     AT_TO = 60,         /* 36 */
     AT_TOKEN = 96,      /* 128, filled up with zeros */
     AT_TICKET = 224,    /* 4 */
-    AT_INDEX = 228,     /* 1 */
-    AT_PATHS = 229,     /* 1; 0 counts as 1 */
-    AT_RESERVED = 230,  /* 2, zero */
+    AT_PATHS = 228,     /* 1: 4 bits index, 4 bits connections - 1 */
+    AT_RANK = 229,      /* 3 */
     UUID_BYTES = MUSTER_UUID_SIZE - 1,
     TOKEN_BYTES = MUSTER_TOKEN_SIZE - 1,
 };
@@ -55,8 +54,9 @@ void muster_hello_encode(const struct muster_hello *hello,
     memcpy(b + AT_TO, hello->to, strnlen(hello->to, UUID_BYTES));
     memcpy(b + AT_TOKEN, hello->token, strnlen(hello->token, TOKEN_BYTES));
     muster_bytes_put(b + AT_TICKET, hello->ticket, 4);
-    b[AT_INDEX] = hello->index;
-    b[AT_PATHS] = hello->connections;
+    uint8_t further = hello->connections > 0 ? (uint8_t)(hello->connections - 1) : 0;
+    b[AT_PATHS] = (unsigned char)((hello->index & 15) | further << 4);
+    muster_bytes_put(b + AT_RANK, hello->rank, 3);
     muster_bytes_put(b + AT_CHECKSUM, checksum(b, MUSTER_HELLO_SIZE), 4);
 }
 
@@ -74,8 +74,9 @@ muster_status muster_hello_decode(const unsigned char bytes[MUSTER_HELLO_SIZE],
     memset(ret_hello, 0, sizeof *ret_hello);
     ret_hello->generation = muster_bytes_get(b + AT_GENERATION, 8);
     ret_hello->ticket = (uint32_t)muster_bytes_get(b + AT_TICKET, 4);
-    ret_hello->index = b[AT_INDEX];
-    ret_hello->connections = b[AT_PATHS];
+    ret_hello->index = b[AT_PATHS] & 15;
+    ret_hello->connections = (uint8_t)((b[AT_PATHS] >> 4) + 1);
+    ret_hello->rank = (uint32_t)muster_bytes_get(b + AT_RANK, 3);
     memcpy(ret_hello->from, b + AT_FROM, UUID_BYTES);
     memcpy(ret_hello->to, b + AT_TO, UUID_BYTES);
     memcpy(ret_hello->token, b + AT_TOKEN, TOKEN_BYTES);
@@ -102,7 +103,7 @@ muster_status muster_answer_decode(const unsigned char bytes[MUSTER_ANSWER_SIZE]
     if (muster_wire_version_check(muster_bytes_get(bytes + AT_VERSION, 2)) != MUSTER_OK) {
         return muster_error_prefix(MUSTER_FATAL, "refused");
     }
-    if (verdict < MUSTER_WELCOME || verdict > MUSTER_REFUSED_VERBS) {
+    if (verdict < MUSTER_WELCOME || verdict > MUSTER_REFUSED_RANK) {
         return muster_error_set(MUSTER_INVALID, "no Muster peer listens there");
     }
     *ret_verdict = (enum muster_verdict)verdict;
@@ -139,6 +140,8 @@ const char *muster_verdict_text(enum muster_verdict verdict)
         return "its generation has not begun";
     case MUSTER_REFUSED_VERBS:
         return "refused: not over RDMA";
+    case MUSTER_REFUSED_RANK:
+        return "refused: it knows this member by another rank, see its log";
     }
     return "refused";
 }

@@ -1,6 +1,7 @@
 /*
- * The first bytes on a connection. The dialler's hello has its UUID, the UUID of the member it
- * dials, and the job's link token; the acceptor's answer is a verdict. README.md has the tables.
+ * The first bytes on a connection. The dialler's hello has its generation and rank, its UUID, the
+ * UUID of the member it dials, and the job's link token; the acceptor's answer is a verdict.
+ * README.md has the tables.
  *
  * Both have the wire version (fabric.h) at a place that is the same in all versions, and so are the
  * sizes. So a peer of another version is refused, and each of the two names both versions: the
@@ -15,16 +16,18 @@
 enum {
     MUSTER_HELLO_SIZE = 232,
     MUSTER_ANSWER_SIZE = 16,
+    MUSTER_HELLO_RANKS_MAX = 1 << 24, /* 3 bytes */
 };
 
 struct muster_hello {
     uint64_t generation; /* the dialler's */
+    uint32_t rank;       /* its rank in it, less than MUSTER_HELLO_RANKS_MAX */
     char from[MUSTER_UUID_SIZE];
     char to[MUSTER_UUID_SIZE];
     char token[MUSTER_TOKEN_SIZE];
     uint32_t ticket;     /* the same in all connections of one opening of a link; 0: none */
-    uint8_t index;       /* of this connection; number 0 opens the link */
-    uint8_t connections; /* that the link is to have */
+    uint8_t index;       /* of this connection, at most 15; number 0 opens the link */
+    uint8_t connections; /* that the link is to have, 1 to 16 */
 };
 
 /* Append only. */
@@ -40,6 +43,7 @@ enum muster_verdict {
     MUSTER_REFUSED_PLAIN = 9,   /* the dialler has TLS, the acceptor does not use it */
     MUSTER_WAIT = 10,           /* another verdict follows when the generation begins here */
     MUSTER_REFUSED_VERBS = 11,  /* not over RDMA: the next transport is to be tried */
+    MUSTER_REFUSED_RANK = 12,   /* the acceptor knows the dialler by another rank */
 };
 
 void muster_hello_encode(const struct muster_hello *hello,

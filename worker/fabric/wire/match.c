@@ -296,6 +296,13 @@ void muster_match_begin_generation(struct muster_match *match)
         muster_unexpected_drop(&match->unexpected, NULL, match->link->fabric->generation);
     match->unexpected_bytes -= credit;
     muster_match_credit(match, credit);
+    if (match->link->state == MUSTER_LINK_OPEN) {
+        const struct muster_fabric *fabric = match->link->fabric;
+        struct muster_frame frame = {.kind = MUSTER_FRAME_RANK,
+                                     .key.generation = fabric->generation,
+                                     .call.root = muster_fabric_own_rank(fabric)};
+        queue_control(match, &frame, NULL);
+    }
 }
 
 void muster_match_peer_left(struct muster_match *match, struct muster_transfer_list *ret_sends)
@@ -399,6 +406,7 @@ void muster_match_sent(struct muster_match *match, const struct muster_outgoing 
     if (transfer == NULL) {
         return;
     }
+    match->link->activity++;
     muster_link_add_part(match->link, transfer,
                          (struct muster_link_part){MUSTER_TIMELINE_SEND_SEGMENT,
                                                    outgoing->started_ns, transfer->moved_bytes,

@@ -119,6 +119,7 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
         return muster_error_set(MUSTER_INVALID, "credit for more than was sent");
     }
     TRY(check_get_frames(match, frame));
+    match->link->activity++;
     match->eager_out_bytes -= frame->credit;
     arrival->frame = *frame;
     arrival->started_ns = muster_link_clock(match->link);
@@ -143,6 +144,7 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
     case MUSTER_FRAME_CREDIT:
     case MUSTER_FRAME_GOODBYE:
     case MUSTER_FRAME_SIGNATURE:
+    case MUSTER_FRAME_RANK:
         break;
     }
     return MUSTER_OK;
@@ -300,6 +302,9 @@ muster_status muster_match_arrived(struct muster_match *match, struct muster_arr
     case MUSTER_FRAME_ABORT:
         muster_link_aborted(match->link, &operation, arrival->text);
         return MUSTER_OK;
+    case MUSTER_FRAME_RANK:
+        return muster_link_told_rank(match->link, arrival->frame.key.generation,
+                                     arrival->frame.call.root);
     case MUSTER_FRAME_SIGNATURE:
         muster_link_check_signature(match->link, &arrival->frame.key, &arrival->frame.call);
         return MUSTER_OK;

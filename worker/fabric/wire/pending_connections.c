@@ -155,6 +155,19 @@ static void park(struct muster_pending_connection *pending)
     }
 }
 
+/* The member has the token, and is another rank than this member knows: this generation cannot work
+ * with it. A link that is open stays, as it has proved itself. */
+static void refuse_rank(struct muster_pending_connection *pending, struct muster_link *link)
+{
+    char why[MUSTER_REASON_SIZE];
+    (void)snprintf(why, sizeof why, "%.200s", muster_last_error());
+    (void)pending->pending_list->ops->connection.answer(pending, MUSTER_REFUSED_RANK);
+    muster_pending_refuse_because(pending, MUSTER_REJECTED_RANK, why);
+    if (link->state != MUSTER_LINK_OPEN) {
+        muster_link_fail(link, MUSTER_LINK_LOST, why);
+    }
+}
+
 /* The link token is compared first, so that the answer to a stranger reveals nothing else. Before
  * the first generation this member does not know the token, so the connection is parked. */
 static void check_hello(struct muster_pending_connection *pending)
@@ -176,7 +189,10 @@ static void check_hello(struct muster_pending_connection *pending)
         return;
     }
     struct muster_link *link = muster_fabric_find_link(fabric, hello->from);
-    if (for_us && link != NULL) {
+    if (for_us && link != NULL &&
+        muster_link_told_rank(link, hello->generation, hello->rank) != MUSTER_OK) {
+        refuse_rank(pending, link);
+    } else if (for_us && link != NULL) {
         pending_list->ops->connection.admit(pending, link);
     } else if (for_us && hello->generation > fabric->generation) {
         park(pending);
@@ -282,7 +298,8 @@ void muster_pending_answer_failed(struct muster_pending_connection *pending,
 struct muster_hello muster_hello_to(const struct muster_link *link)
 {
     const struct muster_fabric *fabric = link->fabric;
-    struct muster_hello hello = {.generation = fabric->generation};
+    struct muster_hello hello = {.generation = fabric->generation,
+                                 .rank = muster_fabric_own_rank(fabric)};
     memcpy(hello.from, fabric->member, sizeof hello.from);
     memcpy(hello.to, link->peer.member, sizeof hello.to);
     memcpy(hello.token, fabric->token, sizeof hello.token);
@@ -301,6 +318,7 @@ void muster_pending_handle_refusal(struct muster_pending_connection *pending,
     case MUSTER_REFUSED_TOKEN:
     case MUSTER_REFUSED_UNKNOWN:
     case MUSTER_REFUSED_LOST:
+    case MUSTER_REFUSED_RANK:
         muster_link_fail(link, MUSTER_LINK_LOST, muster_verdict_text(verdict));
         break;
     default:

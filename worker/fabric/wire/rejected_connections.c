@@ -20,6 +20,7 @@ static const char *const words[MUSTER_REJECTED_KINDS] = {
     [MUSTER_REJECTED_PLAIN] = "without TLS, which this member uses",
     [MUSTER_REJECTED_TLS] = "with TLS, which this member does not use",
     [MUSTER_REJECTED_HANDSHAKE] = "the TLS handshake failed",
+    [MUSTER_REJECTED_RANK] = "another rank",
 };
 
 void muster_rejections_note(struct muster_rejections *rejections, enum muster_rejection kind,

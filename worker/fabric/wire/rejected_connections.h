@@ -16,7 +16,8 @@ enum muster_rejection {
     MUSTER_REJECTED_PLAIN = 8,         /* without TLS, which this member uses */
     MUSTER_REJECTED_TLS = 9,           /* with TLS, which this member does not use */
     MUSTER_REJECTED_HANDSHAKE = 10,
-    MUSTER_REJECTED_KINDS = 11,
+    MUSTER_REJECTED_RANK = 11, /* the dialler says that it has another rank */
+    MUSTER_REJECTED_KINDS = 12,
 };
 
 /* Zeroed at first. */

@@ -28,6 +28,7 @@ struct group {
     int fd; /* of the memory */
     pthread_barrier_t barrier;
     bool makes_errors; /* some operations are called differently by one rank */
+    bool polls;        /* operations in flight, in the second part */
 };
 
 struct member {
@@ -80,15 +81,30 @@ static uint32_t wrong_rank(const struct group *group, uint64_t sequence)
                                                  : group->ranks;
 }
 
-/* The wrong rank runs another operation, in memory or by messages. */
-static muster_status call_wrongly(struct muster_group_memory *memory, struct memory_call *call)
+static muster_status perform(const struct group *group, struct muster_group_memory *memory,
+                             const struct muster_group_launch *step)
 {
     uint32_t suspect = UINT32_MAX;
+    return group->polls ? memory_call_poll(memory, step, false, &suspect)
+                        : muster_group_memory_run(memory, step, &suspect);
+}
+
+static muster_status announce(const struct group *group, struct muster_group_memory *memory,
+                              const struct muster_group_launch *step)
+{
+    uint32_t suspect = UINT32_MAX;
+    return group->polls ? memory_call_poll(memory, step, true, &suspect)
+                        : muster_group_memory_announce(memory, step, &suspect);
+}
+
+/* The wrong rank runs another operation, in memory or by messages. */
+static muster_status call_wrongly(const struct group *group, struct muster_group_memory *memory,
+                                  struct memory_call *call)
+{
     call->call.count += 1;
     const struct muster_group_launch step =
         memory_call_step(call, muster_clock_after_ms(DEADLINE_MS), keep_waiting, NULL);
-    return call->sequence % 2 == 0 ? muster_group_memory_announce(memory, &step, &suspect)
-                                   : muster_group_memory_run(memory, &step, &suspect);
+    return call->sequence % 2 == 0 ? announce(group, memory, &step) : perform(group, memory, &step);
 }
 
 /* Where data flows one way, not all ranks notice. */
@@ -105,12 +121,11 @@ static void run_call(struct member *member, struct muster_group_memory *memory, 
 {
     struct group *group = member->group;
     struct memory_call call;
-    uint32_t suspect = UINT32_MAX;
     uint32_t wrong = wrong_rank(group, sequence);
     memory_call_make(group->seed, sequence, group->order, member->rank, group->ranks, buffers,
                      buffer, &call);
     if (member->rank == wrong) {
-        muster_status status = call_wrongly(memory, &call);
+        muster_status status = call_wrongly(group, memory, &call);
         if (status != MUSTER_OK && status != MUSTER_INVALID) {
             (void)snprintf(member->failure, sizeof member->failure, "%s", muster_last_error());
         }
@@ -118,7 +133,7 @@ static void run_call(struct member *member, struct muster_group_memory *memory, 
     }
     const struct muster_group_launch step =
         memory_call_step(&call, muster_clock_after_ms(DEADLINE_MS), keep_waiting, NULL);
-    muster_status status = muster_group_memory_run(memory, &step, &suspect);
+    muster_status status = perform(group, memory, &step);
     bool agreed = wrong == group->ranks;
     if (status == MUSTER_OK && agreed) {
         (void)memory_call_check(&call, member->failure, sizeof member->failure);
@@ -160,26 +175,31 @@ static void *run_rank(void *argument)
 {
     struct member *member = argument;
     struct muster_group_memory *memory = NULL;
+    struct muster_group_memory *second = NULL;
     uint64_t *buffer = NULL;
-    if (join(member, &memory) != MUSTER_OK) {
+    if (join(member, &memory) != MUSTER_OK ||
+        muster_group_memory_create_second(memory, &second) != MUSTER_OK) {
         (void)snprintf(member->failure, sizeof member->failure, "%s", muster_last_error());
         return NULL;
     }
     bool buffers = muster_group_memory_probe(memory);
-    muster_group_memory_begin(memory, 5);
+    uint64_t first = member->group->polls ? 1 : 6;
+    muster_group_memory_begin(memory, first - 1);
+    muster_group_memory_begin_second(memory, second);
     pthread_barrier_wait(&member->group->barrier);
-    for (uint64_t i = 6; i < 6 + OPERATIONS && member->failure[0] == '\0'; i++) {
+    for (uint64_t i = first; i < first + OPERATIONS && member->failure[0] == '\0'; i++) {
         if (i % CALLS_PER_ALLOCATION == member->rank || buffer == NULL) {
             free_memory(member, buffer);
             buffer = allocate(member);
         }
         if (buffer != NULL) {
-            run_call(member, memory, i, buffers, buffer);
+            run_call(member, member->group->polls ? second : memory, i, buffers, buffer);
         }
     }
     if (member->failure[0] == '\0') { /* else the others notice that this rank has left */
         pthread_barrier_wait(&member->group->barrier);
     }
+    muster_group_memory_destroy(second);
     muster_group_memory_destroy(memory);
     free_memory(member, buffer);
     return NULL;
@@ -201,9 +221,10 @@ static void shuffle(struct group *group)
     }
 }
 
-static void run_group(uint64_t seed, uint32_t ranks, bool makes_errors)
+static void run_group(uint64_t seed, uint32_t ranks, bool makes_errors, bool polls)
 {
-    struct group group = {.seed = seed, .ranks = ranks, .makes_errors = makes_errors};
+    struct group group = {
+        .seed = seed, .ranks = ranks, .makes_errors = makes_errors, .polls = polls};
     struct member members[MEMORY_CALLS_RANKS_MAX] = {0};
     shuffle(&group);
     assert_int_equal(pthread_barrier_init(&group.barrier, NULL, ranks), 0);
@@ -228,7 +249,7 @@ static void all_results_are_right_and_in_the_canonical_order(void **state)
     (void)state;
     uint64_t seed = test_seed();
     for (uint32_t ranks = 2; ranks <= MEMORY_CALLS_RANKS_MAX; ranks++) {
-        run_group(seed + ranks, ranks, false);
+        run_group(seed + ranks, ranks, false, false);
     }
 }
 
@@ -237,7 +258,17 @@ static void calls_that_differ_fail_and_the_next_ones_succeed(void **state)
     (void)state;
     uint64_t seed = test_seed();
     for (uint32_t ranks = 2; ranks <= 5; ranks++) {
-        run_group(seed + ranks, ranks, true);
+        run_group(seed + ranks, ranks, true, false);
+    }
+}
+
+static void operations_in_flight_do_the_same(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed();
+    for (uint32_t ranks = 2; ranks <= MEMORY_CALLS_RANKS_MAX; ranks++) {
+        run_group(seed + ranks, ranks, false, true);
+        run_group(seed + ranks + 100, ranks, true, true);
     }
 }
 
@@ -272,6 +303,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_results_are_right_and_in_the_canonical_order),
         cmocka_unit_test(calls_that_differ_fail_and_the_next_ones_succeed),
+        cmocka_unit_test(operations_in_flight_do_the_same),
         cmocka_unit_test(a_descriptor_of_other_memory_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,8 @@ struct shared {
     uint64_t seed;
     uint32_t ranks, victim, order[RANKS_MAX];
     uint32_t deadline_ms;
-    int fd; /* of the group's memory; inherited by all */
+    bool polls; /* as operations in flight do */
+    int fd;     /* of the group's memory; inherited by all */
     pthread_barrier_t barrier;
     struct {
         atomic_ullong done; /* operations */
@@ -81,7 +82,8 @@ static void run_until_failure(struct shared *shared, uint32_t rank,
                          &call);
         const struct muster_group_launch step =
             memory_call_step(&call, muster_clock_after_ms(shared->deadline_ms), keep_waiting, NULL);
-        status = muster_group_memory_run(memory, &step, &suspect);
+        status = shared->polls ? memory_call_poll(memory, &step, false, &suspect)
+                               : muster_group_memory_run(memory, &step, &suspect);
         (void)snprintf(shared->results[rank].text, MUSTER_ERROR_MAX, "%s", muster_last_error());
         if (status == MUSTER_OK) {
             right = memory_call_check(&call, shared->results[rank].text, MUSTER_ERROR_MAX);
@@ -199,6 +201,7 @@ static void signal_one_rank(uint64_t *random, int signal_number)
     shared->seed = test_random(random);
     shared->ranks = 2 + test_random_below(random, RANKS_MAX - 1);
     shared->victim = test_random_below(random, shared->ranks);
+    shared->polls = test_random(random) % 2 == 0;
     shared->deadline_ms = kills ? LONG_MS : SHORT_MS;
     start(shared, pids);
     send_signal(shared, pids, signal_number, 1 + test_random_below(random, kills ? 30 : 3));

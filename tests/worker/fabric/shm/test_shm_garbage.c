@@ -43,7 +43,7 @@ static int call(const struct rig *rig)
 static struct muster_shm_packet hello_of(const struct rig *rig, const char *token)
 {
     struct muster_shm_packet packet = {.kind = SHM_HELLO};
-    struct muster_hello hello = {.generation = rig->generation};
+    struct muster_hello hello = {.generation = rig->generation, .rank = 1};
     memcpy(hello.from, rig->peers[1].member, sizeof hello.from);
     memcpy(hello.to, rig->peers[0].member, sizeof hello.to);
     (void)snprintf(hello.token, sizeof hello.token, "%s", token);

@@ -58,7 +58,7 @@ static void a_dialler_of_another_version_is_told_the_version(void **state)
     struct muster_shm_packet packet = {.kind = SHM_HELLO};
     AUTO_CLOSE int memory_fd = -1;
     rig_init(&rig, &memory_only, 2);
-    struct muster_hello hello = {.generation = rig.generation};
+    struct muster_hello hello = {.generation = rig.generation, .rank = 1};
     memcpy(hello.from, rig.peers[1].member, sizeof hello.from);
     memcpy(hello.to, rig.peers[0].member, sizeof hello.to);
     muster_hello_encode(&hello, packet.hello);

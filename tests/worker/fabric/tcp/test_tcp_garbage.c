@@ -29,7 +29,7 @@ static void random_bytes(unsigned char *bytes, size_t size)
 static struct muster_frame random_frame(void)
 {
     struct muster_frame frame = {
-        .kind = (enum muster_frame_kind)(1 + rand_r(&seed) % 7),
+        .kind = (enum muster_frame_kind)(1 + rand_r(&seed) % 12),
         .key = {.generation = (uint64_t)(rand_r(&seed) % 3),
                 .sequence = (uint64_t)(rand_r(&seed) % 3),
                 .context = (uint32_t)(rand_r(&seed) % 2),
@@ -102,7 +102,7 @@ static void whatever_is_decoded_is_within_its_bounds(void **state)
 /* Dials rank 0 in the role of rank 1, and is accepted. */
 static int become_member(struct rig *rig)
 {
-    struct muster_hello hello = {.generation = rig->generation};
+    struct muster_hello hello = {.generation = rig->generation, .rank = 1};
     unsigned char bytes[MUSTER_HELLO_SIZE];
     struct muster_socket_address address;
     memcpy(hello.from, rig->peers[1].member, sizeof hello.from);

@@ -132,6 +132,7 @@ static enum muster_verdict dial_rank_0(struct peer *peer, int *ret_fd)
     memcpy(hello.from, peer->rig.peers[1].member, sizeof hello.from);
     memcpy(hello.to, peer->rig.peers[0].member, sizeof hello.to);
     hello.index = 1;
+    hello.rank = 1;
     muster_hello_encode(&hello, bytes);
     assert_int_equal(muster_address_parse(peer->rig.peers[0].addresses[0], &address), MUSTER_OK);
     *ret_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

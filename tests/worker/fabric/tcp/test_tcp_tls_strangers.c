@@ -368,7 +368,7 @@ static bool become_member(const struct guest *guest, SSL *ssl)
     unsigned char bytes[MUSTER_HELLO_SIZE];
     unsigned char answer[MUSTER_ANSWER_SIZE];
     enum muster_verdict verdict = MUSTER_REFUSED_LOST;
-    struct muster_hello hello = {.generation = guest->rig->generation};
+    struct muster_hello hello = {.generation = guest->rig->generation, .rank = 1};
     memcpy(hello.from, guest->rig->peers[1].member, sizeof hello.from);
     memcpy(hello.to, guest->rig->peers[0].member, sizeof hello.to);
     (void)snprintf(hello.token, sizeof hello.token, "a token that both ends have");

@@ -28,6 +28,7 @@ static void sweep_buffers(enum gpu_memory_where where, unsigned kind, const uint
         const struct sweep sweep = {.counts = counts,
                                     .count_count = count_count,
                                     .brief = true,
+                                    .in_flight = ranks % 2 == 0,
                                     .place = SWEEP_VERBS,
                                     .memory = gpu_memory(gpu, where, kind)};
         sweep_even(ranks, 1 + ranks % 2, &sweep);

@@ -1,0 +1,62 @@
+/* Calls that repeat the one before: which ones may, and how they run. */
+#include "worker/context/repeated_call.h"
+
+#include <stdatomic.h>
+
+#include "collectives/reduce/reduce.h"
+#include "worker/context/context_parts.h"
+#include "worker/device/devices.h"
+
+/* Such small buffers are parts of larger allocations, of which no process unmaps one and then gets
+ * memory of a device at the same address: where they are is not looked up again. */
+enum { REPEATED_BYTES = 4096 };
+
+static bool is_small(const struct muster_launch *launch)
+{
+    return launch->sizes.in_bytes <= REPEATED_BYTES && launch->sizes.out_bytes <= REPEATED_BYTES;
+}
+
+/* The arguments are what they were only if none of them is a list of the caller's. */
+static bool has_lists(const struct muster_request *request)
+{
+    return request->ranges != NULL || request->in_ranges != NULL || request->out_ranges != NULL ||
+           request->in_counts != NULL || request->out_counts != NULL || request->buffer_count > 0 ||
+           request->algorithm != NULL || request->op == MUSTER_USER;
+}
+
+static bool has_local_work(const struct muster_cached_operation *cached,
+                           const struct muster_launch *launch)
+{
+    return cached->packs_bytes > 0 || muster_operation_order_copies(&cached->order_of_blocks) ||
+           launch->reduction.prescale != 1 ||
+           (muster_collective_reduces(launch->shape.collective) &&
+            muster_reduction_has_finish(&launch->reduction, launch->contributions));
+}
+
+void muster_repeated_call_note(struct muster_context *context, const struct muster_request *request,
+                               const struct muster_cached_operation *cached,
+                               const struct muster_launch *launch)
+{
+    if (cached->method == 0 || cached->autotuning || !is_small(launch) || has_lists(request) ||
+        has_local_work(cached, launch) || muster_fabric_timeline(context->fabric) != NULL ||
+        muster_devices_active()) {
+        return;
+    }
+    context->repeated =
+        (struct muster_repeated_call){.cached = cached, .request = *request, .launch = *launch};
+}
+
+muster_status muster_repeated_call_run(struct muster_context *context,
+                                       const struct muster_request *request, uint32_t *ret_suspect)
+{
+    struct muster_repeated_call *repeated = &context->repeated;
+    repeated->launch.deadline_ns = request->deadline_ns;
+    repeated->launch.sequence = ++context->sequence;
+    muster_status status =
+        muster_operation_run(repeated->cached->operation, &repeated->launch, ret_suspect);
+    if (status != MUSTER_OK) {
+        return muster_context_fail(context, &repeated->launch, status);
+    }
+    atomic_fetch_add_explicit(&context->progress, 1, memory_order_relaxed);
+    return MUSTER_OK;
+}

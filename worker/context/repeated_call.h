@@ -1,0 +1,34 @@
+/*
+ * A small call that is the one before once more, on the same buffers: a barrier, or a loss that is
+ * added up after each step. It was checked, and its launch was made, when it was called before, so
+ * that only the exchange is left. That is half of the time of a call in shared memory.
+ *
+ * Private to the context. Threads: the caller that has the turn.
+ */
+#ifndef MUSTER_WORKER_CONTEXT_REPEATED_CALL_H
+#define MUSTER_WORKER_CONTEXT_REPEATED_CALL_H
+
+#include "collectives/call/request.h"
+
+struct muster_cached_operation;
+struct muster_context;
+
+/* Zeroed: there is none. */
+struct muster_repeated_call {
+    const struct muster_cached_operation *cached; /* borrowed; NULL: there is none */
+    struct muster_request request;
+    struct muster_launch launch;
+};
+
+/* A call has succeeded: the next one may repeat it, if it is one group step on small buffers in
+ * memory of the host, with nothing to do before or after it. */
+void muster_repeated_call_note(struct muster_context *context, const struct muster_request *request,
+                               const struct muster_cached_operation *cached,
+                               const struct muster_launch *launch);
+
+/* The same again, as muster_context_launch() would do it. */
+MUSTER_CHECKED muster_status muster_repeated_call_run(struct muster_context *context,
+                                                      const struct muster_request *request,
+                                                      uint32_t *ret_suspect);
+
+#endif
