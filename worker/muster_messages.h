@@ -27,6 +27,7 @@ typedef struct muster_message {
     uint32_t tag;
     size_t count; /* elements */
     muster_type type;
+    uint64_t taken; /* its number, if muster_take() has taken it; otherwise 0 */
 } muster_message;
 
 /* A message has a tag, 0 to UINT32_MAX - 1, and goes from one rank of a scope to another one, or to
@@ -44,9 +45,10 @@ typedef struct muster_message {
  * receive's capacity: otherwise the message is dropped, and the receive is MUSTER_INVALID, whose
  * error names both; so is the send, unless it has returned. Later messages are not affected.
  *
- * Buffers are memory of the host. Of the options only timeout_ms and priority count. A call that
- * takes longer, for example because the other rank has no such call, is MUSTER_REJOIN, as
- * collectives are: it ends all messages of the scope in this generation.
+ * Buffers of the blocking forms may be memory of a device: such messages are copied through memory
+ * of the host. Those of operations are memory of the host. Of the options only timeout_ms and
+ * priority count. A call that takes longer, for example because the other rank has no such call, is
+ * MUSTER_REJOIN, as collectives are: it ends all messages of the scope in this generation.
  *
  * Errors: MUSTER_INVALID (a bad argument, or as above), MUSTER_REJOIN (the other rank, or any rank
  * for MUSTER_ANY_SOURCE, has died; the other rank, or all ranks, have left; the membership has
@@ -74,10 +76,32 @@ MUSTER_STATUS muster_receive_start(muster_session *session, muster_scope scope, 
                                    uint32_t tag, const muster_call_options *options,
                                    muster_message *ret_message, muster_operation *ret_operation);
 
-/* Whether such a message has arrived and waits for a receive: *ret_found is 1 or 0, and
- * *ret_message says which one it is. Does not block. */
+/* The same as persistent operations (see there): muster_start() starts them again and again, and
+ * muster_detach() frees them. */
+MUSTER_STATUS muster_send_init(muster_session *session, muster_scope scope, const void *data,
+                               size_t count, muster_type type, uint32_t to, uint32_t tag,
+                               const muster_call_options *options, muster_operation *ret_operation);
+MUSTER_STATUS muster_receive_init(muster_session *session, muster_scope scope, void *data,
+                                  size_t capacity_count, muster_type type, uint32_t from,
+                                  uint32_t tag, const muster_call_options *options,
+                                  muster_message *ret_message, muster_operation *ret_operation);
+
+/* Waits until such a message has arrived and waits for a receive, at most timeout_ms; 0: does not
+ * block. *ret_found is 1 or 0, and *ret_message says which one it is. The message stays where it
+ * is: another thread may receive it first. */
 MUSTER_STATUS muster_probe(muster_session *session, muster_scope scope, uint32_t from, uint32_t tag,
-                           int *ret_found, muster_message *ret_message);
+                           uint32_t timeout_ms, int *ret_found, muster_message *ret_message);
+
+/* The same, and takes the message, as MPI's matched probe does: no other receive and no probe sees
+ * it any more. It is to be received by muster_receive_taken(), in the same scope; until then it
+ * counts as one that waits at the receiver. */
+MUSTER_STATUS muster_take(muster_session *session, muster_scope scope, uint32_t from, uint32_t tag,
+                          uint32_t timeout_ms, int *ret_found, muster_message *ret_message);
+
+/* Receives the message that was taken. Blocks, if it is a long one. */
+MUSTER_STATUS muster_receive_taken(muster_session *session, muster_scope scope, void *data,
+                                   size_t capacity_count, muster_type type,
+                                   const muster_message *taken, const muster_call_options *options);
 
 #ifdef __cplusplus
 }

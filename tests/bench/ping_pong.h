@@ -14,8 +14,11 @@ enum { PING_PONG_BYTES_MAX = 4 << 20, PING_PONG_TIMES_MAX = 20000 };
 static const struct {
     size_t bytes;
     int times, warm_up;
-} ping_pong_rows[] = {
-    {4, 20000, 2000}, {1024, 20000, 2000}, {65536, 4000, 400}, {4194304, 200, 20}};
+} ping_pong_rows[] = {{4, 20000, 2000},
+                      {64, 20000, 2000},
+                      {1024, 20000, 2000},
+                      {65536, 4000, 400},
+                      {4194304, 200, 20}};
 
 /* Sends the buffer and receives it back, or the other way round. */
 typedef void (*ping_pong_turn)(void *user, char *data, size_t bytes);

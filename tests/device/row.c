@@ -1,6 +1,7 @@
 /* The suite that every device passes, over the one that is named by its row in a registry:
  * device/NAME. */
 #include "tests/support/devices.h"
+#include "tests/support/group.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -140,6 +141,120 @@ static void every_collective_takes_its_memory(void **state)
     }
 }
 
+/* One buffer of a message, in memory of the host or of the device. */
+struct message_buffer {
+    bool on_device;
+    char *data, *touched;
+};
+
+static struct message_buffer make_buffer(bool on_device, int content)
+{
+    struct message_buffer buffer = {.on_device = on_device};
+    buffer.data = on_device ? device->allocate(COUNT) : malloc(COUNT);
+    buffer.touched = on_device ? device->alias(buffer.data) : buffer.data;
+    memset(buffer.touched, content, COUNT);
+    return buffer;
+}
+
+static void free_buffer(const struct message_buffer *buffer)
+{
+    if (buffer->on_device) {
+        device->release(buffer->data);
+    } else {
+        free(buffer->data);
+    }
+}
+
+/* What is behind the message stays as it was. */
+static bool holds(const struct message_buffer *buffer, size_t size, char content, char behind)
+{
+    bool right = true;
+    for (size_t i = 0; i < COUNT && right; i++) {
+        right = buffer->touched[i] == (i < size ? content : behind);
+    }
+    return right;
+}
+
+/* A message from rank 0 to rank 1, and one back: of each size, between all kinds of memory. */
+static void send_and_receive(struct group_member *member, void *argument)
+{
+    static const size_t sizes[] = {0, 1, 100, COUNT - SHIFT};
+    struct muster_context *context = member->contexts[MUSTER_GLOBAL];
+    (void)argument;
+    for (uint32_t i = 0; i < 16; i++) {
+        size_t size = sizes[i % 4];
+        struct message_buffer out = make_buffer((i & 4) != 0, (int)(20 * member->rank + i));
+        struct message_buffer in = make_buffer((i & 8) != 0, 77);
+        muster_message message = {.count = 1};
+        uint32_t suspect = 0;
+        const struct muster_message_call send = {.direction = MUSTER_SEND,
+                                                 .in = out.data,
+                                                 .count = size,
+                                                 .type = MUSTER_UINT8,
+                                                 .peer = 1 - member->rank,
+                                                 .tag = i,
+                                                 .timeout_ms = GROUP_DEADLINE_MS};
+        const struct muster_message_call receive = {.direction = MUSTER_RECEIVE,
+                                                    .out = in.data,
+                                                    .count = COUNT,
+                                                    .type = MUSTER_UINT8,
+                                                    .peer = 1 - member->rank,
+                                                    .tag = i,
+                                                    .timeout_ms = GROUP_DEADLINE_MS,
+                                                    .ret_message = &message};
+        bool sends_first = member->rank == 0;
+        if (muster_context_message(context, sends_first ? &send : &receive, &suspect) !=
+                MUSTER_OK ||
+            muster_context_message(context, sends_first ? &receive : &send, &suspect) !=
+                MUSTER_OK) {
+            group_fail(member, "%s", muster_last_error());
+        }
+        if (message.count != size || message.tag != i ||
+            !holds(&in, size, (char)(20 * (1 - member->rank) + i), 77)) {
+            group_fail(member, "message %u has other bytes", i);
+        }
+        free_buffer(&out);
+        free_buffer(&in);
+    }
+}
+
+static void messages_take_its_memory(void **state)
+{
+    (void)state;
+    for (enum group_transport transport = GROUP_TCP; transport <= GROUP_SHM; transport++) {
+        struct group group;
+        group_start_flat(&group, transport, 2);
+        group_each(&group, send_and_receive, NULL);
+        group_finish(&group);
+    }
+}
+
+/* Whatever is not supported is said, and nothing is sent. */
+static void messages_in_flight_take_memory_of_the_host(void **state)
+{
+    (void)state;
+    struct group group;
+    struct muster_started_call *call = NULL;
+    struct message_buffer buffer = make_buffer(true, 1);
+    group_start_flat(&group, GROUP_SHM, 2);
+    const struct muster_message_call send = {.direction = MUSTER_SEND,
+                                             .in = buffer.data,
+                                             .count = 1,
+                                             .type = MUSTER_UINT8,
+                                             .peer = 0,
+                                             .timeout_ms = GROUP_DEADLINE_MS};
+    muster_status status =
+        muster_context_start_message(group.members[0].contexts[MUSTER_GLOBAL], &send, &call);
+    assert_int_equal(status, is_host() ? MUSTER_OK : MUSTER_INVALID);
+    if (is_host()) {
+        muster_started_call_detach(call);
+    } else {
+        assert_non_null(strstr(muster_last_error(), device->name));
+    }
+    group_finish(&group);
+    free_buffer(&buffer);
+}
+
 int main(int count, char **arguments)
 {
     const char *name = count > 1 ? arguments[1] : "host";
@@ -148,6 +263,8 @@ int main(int count, char **arguments)
         cmocka_unit_test(bytes_are_copied_to_it_within_it_and_back),
         cmocka_unit_test(elements_are_reduced_wherever_they_are),
         cmocka_unit_test(every_collective_takes_its_memory),
+        cmocka_unit_test(messages_take_its_memory),
+        cmocka_unit_test(messages_in_flight_take_memory_of_the_host),
     };
     device = devices_start(name);
     if (device == NULL) {

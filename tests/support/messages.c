@@ -1,6 +1,8 @@
 /* Point-to-point messages of the members of a group. */
 #include "tests/support/messages.h"
 
+enum { MESSAGE_TIMEOUT_MS = 30 * 1000 };
+
 struct muster_message_call message_send_of(const int32_t *data, size_t count, uint32_t to,
                                            uint32_t tag)
 {
@@ -10,7 +12,7 @@ struct muster_message_call message_send_of(const int32_t *data, size_t count, ui
                                         .type = MUSTER_INT32,
                                         .peer = to,
                                         .tag = tag,
-                                        .deadline_ns = group_deadline()};
+                                        .timeout_ms = MESSAGE_TIMEOUT_MS};
 }
 
 struct muster_message_call message_receive_of(int32_t *data, size_t count, uint32_t from,
@@ -22,7 +24,7 @@ struct muster_message_call message_receive_of(int32_t *data, size_t count, uint3
                                         .type = MUSTER_INT32,
                                         .peer = from,
                                         .tag = tag,
-                                        .deadline_ns = group_deadline(),
+                                        .timeout_ms = MESSAGE_TIMEOUT_MS,
                                         .ret_message = ret_message};
 }
 

@@ -12,6 +12,7 @@
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
 #include "worker/context/context_parts.h"
+#include "worker/context/point_to_point_parts.h"
 
 /* Making -------------------------------------------------------------------------------------- */
 
@@ -145,7 +146,10 @@ uint32_t muster_context_size(const struct muster_context *context)
 
 uint64_t muster_context_progress(const struct muster_context *context)
 {
-    return atomic_load(&context->progress);
+    const struct muster_point_to_point *messages = atomic_load(&context->messages);
+    uint64_t direct =
+        messages != NULL ? atomic_load_explicit(&messages->direct_count, memory_order_relaxed) : 0;
+    return atomic_load(&context->progress) + direct;
 }
 
 /* Turns --------------------------------------------------------------------------------------- */

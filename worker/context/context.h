@@ -153,7 +153,8 @@ struct muster_message_call {
     uint32_t peer;    /* RECEIVE: or MUSTER_ANY_SOURCE */
     uint32_t tag;     /* RECEIVE: or MUSTER_ANY_TAG */
     int32_t priority; /* SEND: of its segments */
-    int64_t deadline_ns;
+    uint32_t timeout_ms;
+    uint64_t taken;              /* RECEIVE: the message of this number, from peer; 0: any */
     muster_message *ret_message; /* RECEIVE: is written when it has succeeded; or NULL */
 };
 
@@ -170,10 +171,24 @@ MUSTER_CHECKED muster_status muster_context_start_message(struct muster_context 
                                                           const struct muster_message_call *what,
                                                           struct muster_started_call **ret_call);
 
-/* Whether a message of this source and tag waits for a receive. Does not block. */
-MUSTER_CHECKED muster_status muster_context_probe(struct muster_context *context, uint32_t source,
-                                                  uint32_t tag, bool *ret_found,
-                                                  muster_message *ret_message);
+/* The same as a call that can be started any number of times (muster_started_call_start()). */
+MUSTER_CHECKED muster_status muster_context_make_persistent_message(
+    struct muster_context *context, const struct muster_message_call *what,
+    struct muster_started_call **ret_call);
+
+struct muster_message_probe {
+    uint32_t source; /* or MUSTER_ANY_SOURCE */
+    uint32_t tag;    /* or MUSTER_ANY_TAG */
+    bool takes;      /* the message leaves the matching, and gets a number */
+    uint32_t timeout_ms;
+};
+
+/* Waits until a message of this source and tag waits for a receive, at most so long; 0: does not
+ * block. Statuses are those of muster_context_message(), but that the limit ends nothing. */
+MUSTER_CHECKED muster_status muster_context_probe(struct muster_context *context,
+                                                  const struct muster_message_probe *what,
+                                                  bool *ret_found, muster_message *ret_message,
+                                                  uint32_t *ret_suspect);
 
 /* Queries ----------------------------------------------------------------------------------------
  */

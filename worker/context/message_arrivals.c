@@ -107,7 +107,8 @@ muster_message muster_stored_message_describe(const struct stored_message *store
     return (muster_message){.source = stored->arrived.source,
                             .tag = stored->arrived.tag,
                             .count = (size_t)call->count,
-                            .type = (muster_type)call->type};
+                            .type = (muster_type)call->type,
+                            .taken = stored->taken};
 }
 
 /* The receive gets the message, which is freed. */
@@ -147,6 +148,7 @@ void muster_messages_deliver(struct muster_point_to_point *messages, uint32_t so
     while (muster_message_matching_deliver(&messages->matching, source, &match)) {
         muster_message_receive(request_of(match.receive), (struct stored_message *)match.message);
     }
+    muster_messages_wake_observers(messages);
 }
 
 /* The listener ----------------------------------------------------------------------------------
@@ -230,6 +232,7 @@ void muster_messages_link_ended(struct muster_announcement_listener *listener, u
     if (!left && messages->lost_rank == UINT32_MAX) {
         messages->lost_rank = rank;
     }
+    muster_messages_wake_observers(messages);
     finish_waiting(messages, rank, MUSTER_REJOIN, reason);
     if (all_have_ended(messages)) {
         finish_waiting(messages, MUSTER_ANY_SOURCE, MUSTER_REJOIN,

@@ -4,8 +4,8 @@
 
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
+#include "worker/context/message_staging.h"
 #include "worker/context/point_to_point_parts.h"
-#include "worker/device/devices.h"
 
 muster_status muster_context_messages(struct muster_context *context,
                                       struct muster_point_to_point **ret_messages)
@@ -49,7 +49,6 @@ static muster_status check_buffer(const struct muster_message_call *what)
 {
     const char *name = name_of(what);
     const void *data = what->direction == MUSTER_SEND ? what->in : what->out;
-    struct muster_device_memory memory;
     if ((unsigned)what->type >= MUSTER_TYPE_COUNT) {
         return muster_error_set(MUSTER_INVALID, "%s: element type %d: there is no such type", name,
                                 (int)what->type);
@@ -61,12 +60,6 @@ static muster_status check_buffer(const struct muster_message_call *what)
     if (data == NULL && what->count > 0) {
         return muster_error_set(MUSTER_INVALID, "%s: the buffer is NULL, for %zu elements", name,
                                 what->count);
-    }
-    if (what->count > 0 && muster_devices_active() && muster_device_find(data, &memory)) {
-        return muster_error_set(MUSTER_INVALID,
-                                "%s: the buffer is memory of a device; messages are in memory of "
-                                "the host",
-                                name);
     }
     return MUSTER_OK;
 }
@@ -90,10 +83,9 @@ static void print_number(uint32_t number, const char *any, char *ret_text, size_
 }
 
 /* Puts the call before the error text. */
-static muster_status prefix(const struct muster_message_request *request,
+static muster_status prefix(const struct muster_message_call *what,
                             const struct muster_context *context, muster_status status)
 {
-    const struct muster_message_call *what = &request->what;
     bool sends = what->direction == MUSTER_SEND;
     char peer[16];
     char tag[16];
@@ -107,13 +99,12 @@ static muster_status prefix(const struct muster_message_request *request,
         peer, tag, context->name, (unsigned long long)context->generation);
 }
 
-/* As for collectives: which rank is suspected, and whether the fault is this process's own. */
-static muster_status judge(const struct muster_context *context,
-                           const struct muster_message_request *request, uint32_t *ret_suspect)
+/* As for collectives: which rank is suspected, and whether the fault is this process's own. The
+ * error text is that of the status. */
+static muster_status judge(const struct muster_context *context, muster_status status,
+                           uint32_t *ret_suspect)
 {
     char reason[MUSTER_REASON_SIZE];
-    muster_status status = muster_error_set(request->status, "%s", request->text);
-    *ret_suspect = request->suspect;
     if (status != MUSTER_REJOIN) {
         return status;
     }
@@ -141,22 +132,26 @@ muster_status muster_message_request_end(struct muster_message_request *request,
     if (request->status == MUSTER_INVALID) {
         muster_fabric_poll(context->fabric); /* the sender, too, is to learn of it */
     }
-    return prefix(request, context, judge(context, request, ret_suspect));
+    *ret_suspect = request->suspect;
+    muster_status status = muster_error_set(request->status, "%s", request->text);
+    return prefix(&request->what, context, judge(context, status, ret_suspect));
 }
 
 /* The blocking form ---------------------------------------------------------------------------- */
 
-muster_status muster_context_message(struct muster_context *context,
-                                     const struct muster_message_call *what, uint32_t *ret_suspect)
+static muster_status run(struct muster_context *context, const struct muster_message_call *what,
+                         uint32_t *ret_suspect)
 {
     struct muster_point_to_point *messages = NULL;
     struct muster_message_request request;
-    *ret_suspect = UINT32_MAX;
-    TRY(muster_message_call_check(context, what));
     TRY(muster_context_messages(context, &messages));
+    if (muster_message_send_or_receive_now(messages, what)) {
+        return MUSTER_OK;
+    }
     if (!muster_message_request_start(messages, what, NULL, &request)) {
-        muster_status status = muster_fabric_wait(context->fabric, context->generation,
-                                                  &request.finished, what->deadline_ns);
+        muster_status status =
+            muster_fabric_wait(context->fabric, context->generation, &request.finished,
+                               muster_clock_after_ms(what->timeout_ms));
         if (status != MUSTER_OK) {
             muster_message_request_give_up(&request, status);
         }
@@ -164,17 +159,42 @@ muster_status muster_context_message(struct muster_context *context,
     return muster_message_request_end(&request, ret_suspect);
 }
 
-muster_status muster_context_probe(struct muster_context *context, uint32_t source, uint32_t tag,
-                                   bool *ret_found, muster_message *ret_message)
+muster_status muster_context_message(struct muster_context *context,
+                                     const struct muster_message_call *what, uint32_t *ret_suspect)
 {
+    struct muster_staged_message staged;
+    *ret_suspect = UINT32_MAX;
+    TRY(muster_message_call_check(context, what));
+    if (!muster_message_call_is_on_device(what, &staged.memory)) {
+        return run(context, what, ret_suspect);
+    }
+    staged.timeline = muster_fabric_timeline(context->fabric);
+    muster_status status = muster_staged_message_begin(&staged, what);
+    bool copied = status == MUSTER_OK;
+    if (copied) {
+        status = run(context, &staged.what, ret_suspect);
+    }
+    if (copied && status == MUSTER_OK) {
+        status = muster_staged_message_end(&staged);
+        copied = status == MUSTER_OK;
+    }
+    muster_staged_message_finish(&staged);
+    return copied ? status : prefix(what, context, status);
+}
+
+muster_status muster_context_probe(struct muster_context *context,
+                                   const struct muster_message_probe *what, bool *ret_found,
+                                   muster_message *ret_message, uint32_t *ret_suspect)
+{
+    *ret_suspect = UINT32_MAX;
+    const char *name = what->takes ? "take" : "probe";
     struct muster_point_to_point *messages = NULL;
-    TRY(check_peer(context, "probe", false, source, tag));
+    TRY(check_peer(context, name, false, what->source, what->tag));
     TRY(muster_context_messages(context, &messages));
-    muster_fabric_poll(context->fabric);
-    muster_status status =
-        muster_point_to_point_probe(messages, source, tag, ret_found, ret_message);
+    muster_status status = muster_point_to_point_probe(messages, what, ret_found, ret_message);
     return status == MUSTER_OK
                ? MUSTER_OK
-               : muster_error_prefix(status, "probe (context %s, generation %llu)", context->name,
+               : muster_error_prefix(judge(context, status, ret_suspect),
+                                     "%s (context %s, generation %llu)", name, context->name,
                                      (unsigned long long)context->generation);
 }

@@ -141,6 +141,18 @@ muster_message_matching_find(const struct muster_message_matching *matching, uin
     return NULL;
 }
 
+bool muster_message_matching_awaits_next(const struct muster_message_matching *matching,
+                                         uint32_t source, uint32_t tag)
+{
+    return TAILQ_EMPTY(&matching->waiting) && TAILQ_EMPTY(&matching->sources[source].early) &&
+           muster_message_matching_find(matching, source, tag) == NULL;
+}
+
+void muster_message_matching_pass_next(struct muster_message_matching *matching, uint32_t source)
+{
+    matching->sources[source].next++;
+}
+
 struct muster_arrived_message *
 muster_message_matching_post(struct muster_message_matching *matching,
                              struct muster_waiting_receive *receive)
@@ -151,6 +163,17 @@ muster_message_matching_post(struct muster_message_matching *matching,
         TAILQ_REMOVE(&matching->arrived, message, order);
     } else {
         TAILQ_INSERT_TAIL(&matching->waiting, receive, order);
+    }
+    return message;
+}
+
+struct muster_arrived_message *
+muster_message_matching_take(struct muster_message_matching *matching, uint32_t source,
+                             uint32_t tag)
+{
+    struct muster_arrived_message *message = muster_message_matching_find(matching, source, tag);
+    if (message != NULL) {
+        TAILQ_REMOVE(&matching->arrived, message, order);
     }
     return message;
 }

@@ -81,6 +81,16 @@ void muster_message_matching_add(struct muster_message_matching *matching,
 bool muster_message_matching_deliver(struct muster_message_matching *matching, uint32_t source,
                                      struct muster_message_match *ret_match);
 
+/* The next message of a source, without records: for a receive of this source and tag that is to
+ * get it as soon as it comes in. */
+
+/* Whether such a receive would get the next message of the source, if the tags fit: no message has
+ * come in that it would get before, and no other receive waits. */
+bool muster_message_matching_awaits_next(const struct muster_message_matching *matching,
+                                         uint32_t source, uint32_t tag);
+/* The receive has got that message. */
+void muster_message_matching_pass_next(struct muster_message_matching *matching, uint32_t source);
+
 /* Posts a receive. Returns its message, which is in no list any more; NULL: the receive waits. */
 struct muster_arrived_message *
 muster_message_matching_post(struct muster_message_matching *matching,
@@ -89,6 +99,11 @@ muster_message_matching_post(struct muster_message_matching *matching,
 /* The message that such a receive would get, which stays where it is; NULL: none has arrived. */
 struct muster_arrived_message *
 muster_message_matching_find(const struct muster_message_matching *matching, uint32_t source,
+                             uint32_t tag);
+
+/* The same, taken out of its list. */
+struct muster_arrived_message *
+muster_message_matching_take(struct muster_message_matching *matching, uint32_t source,
                              uint32_t tag);
 
 /* Removes a waiting receive. */

@@ -61,22 +61,6 @@ void muster_stored_message_free(struct muster_point_to_point *messages,
 /* Posting ---------------------------------------------------------------------------------------
  */
 
-/* The call of a message, as its frames carry it. */
-static struct muster_call call_of(const struct muster_message_call *what)
-{
-    return (struct muster_call){
-        .type = (uint8_t)what->type, .root = what->tag, .count = what->count};
-}
-
-static struct muster_message_key key_of(const struct muster_context *context, uint64_t number)
-{
-    return (struct muster_message_key){.generation = context->generation,
-                                       .sequence = MUSTER_ANNOUNCED_SEQUENCE,
-                                       .context = context->number | MUSTER_ANNOUNCED_CONTEXT,
-                                       .ordinal = (uint32_t)number,
-                                       .lane = (uint16_t)(number >> 32)};
-}
-
 static muster_status post_send(struct muster_message_request *request)
 {
     struct muster_point_to_point *messages = request->owner;
@@ -84,9 +68,9 @@ static muster_status post_send(struct muster_message_request *request)
     const struct muster_message_call *what = &request->what;
     struct message_peer *peer = &messages->peers[what->peer];
     uint64_t element_size_bytes = muster_type_size_bytes(what->type);
-    request->call = call_of(what);
+    request->call = muster_message_wire_call(what);
     request->transfer = (struct muster_transfer){
-        .key = key_of(context, peer->sent),
+        .key = muster_message_key_of(context, peer->sent),
         .call = &request->call,
         .direction = MUSTER_SEND,
         .peer = muster_context_global_rank(context, what->peer),
@@ -137,8 +121,8 @@ static muster_status send_to_oneself(struct muster_message_request *request)
     *stored = (struct stored_message){
         .arrived = {.source = what->peer, .tag = what->tag, .number = number},
         .announced = {.peer = muster_context_global_rank(context, what->peer),
-                      .key = key_of(context, number),
-                      .call = call_of(what),
+                      .key = muster_message_key_of(context, number),
+                      .call = muster_message_wire_call(what),
                       .size_bytes = what->count * muster_type_size_bytes(what->type)},
         .own_send = request};
     muster_message_matching_add(&messages->matching, &stored->arrived);
@@ -175,6 +159,33 @@ static muster_status post_receive(struct muster_message_request *request)
     return MUSTER_OK;
 }
 
+/* Takes it out of the taken ones; NULL: it is not there. */
+static struct stored_message *find_taken(struct muster_point_to_point *messages, uint64_t number)
+{
+    struct muster_arrived_message *each = NULL;
+    TAILQ_FOREACH(each, &messages->taken, order)
+    {
+        struct stored_message *stored = (struct stored_message *)each; /* its first member */
+        if (stored->taken == number) {
+            TAILQ_REMOVE(&messages->taken, each, order);
+            return stored;
+        }
+    }
+    return NULL;
+}
+
+static muster_status post_taken(struct muster_message_request *request)
+{
+    struct stored_message *stored = find_taken(request->owner, request->what.taken);
+    if (stored == NULL) {
+        return muster_error_set(MUSTER_INVALID,
+                                "message %llu was not taken here, or has been received",
+                                (unsigned long long)request->what.taken);
+    }
+    muster_message_receive(request, stored);
+    return MUSTER_OK;
+}
+
 static muster_status post(struct muster_message_request *request)
 {
     const struct muster_point_to_point *messages = request->owner;
@@ -182,7 +193,7 @@ static muster_status post(struct muster_message_request *request)
         return muster_error_set(messages->broken, "%s", messages->broken_text);
     }
     if (request->what.direction == MUSTER_RECEIVE) {
-        return post_receive(request);
+        return request->what.taken != 0 ? post_taken(request) : post_receive(request);
     }
     return request->what.peer == messages->context->rank ? send_to_oneself(request)
                                                          : post_send(request);
@@ -232,6 +243,11 @@ static void finish_all_locked(struct muster_point_to_point *messages)
     while ((message = muster_message_matching_take_any(&messages->matching)) != NULL) {
         muster_stored_message_free(messages, (struct stored_message *)message);
     }
+    while ((message = TAILQ_FIRST(&messages->taken)) != NULL) {
+        TAILQ_REMOVE(&messages->taken, message, order);
+        muster_stored_message_free(messages, (struct stored_message *)message);
+    }
+    muster_messages_wake_observers(messages);
 }
 
 /* Nothing is posted any more from when it is broken; the transfers are withdrawn without the lock;
@@ -273,31 +289,6 @@ void muster_message_request_give_up(struct muster_message_request *request, must
     }
 }
 
-muster_status muster_point_to_point_probe(struct muster_point_to_point *messages, uint32_t source,
-                                          uint32_t tag, bool *ret_found,
-                                          muster_message *ret_message)
-{
-    const struct muster_context *context = messages->context;
-    TRY(muster_fabric_check(context->fabric, context->generation));
-    muster_status status = MUSTER_OK;
-    muster_fabric_begin_posting(context->fabric);
-    const struct muster_arrived_message *found =
-        muster_message_matching_find(&messages->matching, source, tag);
-    const char *ended = found == NULL ? muster_messages_find_end(messages, source) : NULL;
-    if (found != NULL) {
-        *ret_message = muster_stored_message_describe((const struct stored_message *)found);
-    }
-    if (messages->broken != MUSTER_OK) {
-        status = muster_error_set(messages->broken, "%s", messages->broken_text);
-    } else if (ended != NULL) {
-        status = muster_error_set(MUSTER_REJOIN, "%s", ended);
-    }
-    muster_fabric_end_posting(context->fabric);
-    TRY(status);
-    *ret_found = found != NULL;
-    return MUSTER_OK;
-}
-
 muster_status muster_point_to_point_create(struct muster_context *context,
                                            struct muster_point_to_point **ret_messages)
 {
@@ -317,6 +308,8 @@ muster_status muster_point_to_point_create(struct muster_context *context,
     messages->lost_rank = UINT32_MAX;
     messages->global_count = most + 1; /* ranks are far below 2^32 */
     TAILQ_INIT(&messages->pending);
+    TAILQ_INIT(&messages->observers);
+    TAILQ_INIT(&messages->taken);
     messages->peers = calloc(size, sizeof *messages->peers);
     messages->ranks_by_global = malloc(messages->global_count * sizeof *messages->ranks_by_global);
     if (muster_message_matching_init(&messages->matching, size) != MUSTER_OK ||

@@ -15,6 +15,8 @@
  *                it fits, but type or size not   the message is refused, or if its data are under
  *                                                way, received and dropped; then INVALID
  *                a link ends, or all links have  REJOIN, if the receive waits for them
+ *   a message    is taken (a matched probe)      out of the matching: only the receive that names
+ *                                                its number gets it
  *   all          a deadline passes, or the       broken: all end with REJOIN, and so do later ones
  *                generation is over
  *
@@ -68,6 +70,11 @@ MUSTER_CHECKED muster_status muster_context_messages(struct muster_context *cont
 MUSTER_CHECKED muster_status muster_message_call_check(const struct muster_context *context,
                                                        const struct muster_message_call *what);
 
+/* Sends or receives a small message at once, without a request, where that is possible. False:
+ * nothing has happened. May poll for some microseconds. */
+bool muster_message_send_or_receive_now(struct muster_point_to_point *messages,
+                                        const struct muster_message_call *what);
+
 /* Begins a send or a receive. True: it is finished already, with any status. */
 bool muster_message_request_start(struct muster_point_to_point *messages,
                                   const struct muster_message_call *what, bool *awake,
@@ -77,9 +84,9 @@ bool muster_message_request_start(struct muster_point_to_point *messages,
  * the messages of the context, unless the request is finished. It is finished afterwards. */
 void muster_message_request_give_up(struct muster_message_request *request, muster_status status);
 
-/* As muster_context_probe() does, without moving anything. */
+/* As muster_context_probe() does. */
 MUSTER_CHECKED muster_status muster_point_to_point_probe(struct muster_point_to_point *messages,
-                                                         uint32_t source, uint32_t tag,
+                                                         const struct muster_message_probe *what,
                                                          bool *ret_found,
                                                          muster_message *ret_message);
 

@@ -7,6 +7,7 @@
 
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
+#include "worker/context/message_staging.h"
 #include "worker/context/started_parts.h"
 #include "worker/trace/timeline.h"
 
@@ -215,15 +216,6 @@ muster_status muster_context_make_persistent(struct muster_context *context,
     return MUSTER_OK;
 }
 
-muster_status muster_started_call_start(struct muster_started_call *call)
-{
-    struct muster_started_calls *calls = &call->context->started;
-    AUTO_LOCK(&calls->mutex);
-    TRY(check_usable_locked(calls));
-    release_detached_locked(calls);
-    return launch_locked(calls, call);
-}
-
 /* Messages ---------------------------------------------------------------------------------------
  */
 
@@ -238,20 +230,22 @@ static muster_status complete_message(struct muster_in_flight *in_flight, muster
 }
 
 /* Posted before the engine has it, which may finish it at once. */
-static muster_status launch_message_locked(struct muster_point_to_point *messages,
-                                           const struct muster_message_call *what,
-                                           struct muster_started_call *call)
+static muster_status launch_message_locked(struct muster_started_call *call)
 {
-    struct muster_started_calls *calls = &call->context->started;
+    /* The analyzer does not see that MUSTER_OK means that there is a call. */
+    struct muster_started_calls *calls =
+        &call->context->started; /* NOLINT(clang-analyzer-core.NullDereference) */
+    struct muster_point_to_point *messages = call->message->owner;
+    const struct muster_message_call what = call->message->what;
     struct muster_launch *launch = &call->in_flight.launch;
     launch->generation = call->context->generation;
     launch->sequence = MUSTER_ANNOUNCED_SEQUENCE;
     launch->context = call->context->number | MUSTER_ANNOUNCED_CONTEXT;
     launch->deadline_ns = MUSTER_NEVER; /* the engine has a limit */
-    call->in_flight.limit_ns = limit_of(what->deadline_ns);
+    call->in_flight.limit_ns = (int64_t)what.timeout_ms * MUSTER_NS_PER_MS;
     call->in_flight.finished = &call->message->finished;
     call->in_flight.complete = complete_message;
-    (void)muster_message_request_start(messages, what, muster_progress_engine_flag(calls->engine),
+    (void)muster_message_request_start(messages, &what, muster_progress_engine_flag(calls->engine),
                                        call->message);
     muster_status status = muster_progress_engine_start(calls->engine, &call->in_flight);
     if (status != MUSTER_OK) {
@@ -262,17 +256,15 @@ static muster_status launch_message_locked(struct muster_point_to_point *message
     return MUSTER_OK;
 }
 
-muster_status muster_context_start_message(struct muster_context *context,
-                                           const struct muster_message_call *what,
-                                           struct muster_started_call **ret_call)
+static muster_status make_message(struct muster_context *context,
+                                  const struct muster_message_call *what,
+                                  struct muster_started_call **ret_call)
 {
-    struct muster_started_calls *calls = &context->started;
     struct muster_point_to_point *messages = NULL;
     TRY(check_engine(context));
     TRY(muster_message_call_check(context, what));
+    TRY(muster_message_call_check_on_host(what));
     TRY(muster_context_messages(context, &messages));
-    AUTO_LOCK(&calls->mutex);
-    release_detached_locked(calls);
     struct muster_started_call *call = calloc(1, sizeof *call);
     struct muster_message_request *message = calloc(1, sizeof *message);
     if (call == NULL || message == NULL) {
@@ -280,15 +272,55 @@ muster_status muster_context_start_message(struct muster_context *context,
         free(message);
         return muster_error_set(MUSTER_FATAL, "no memory for a call in flight");
     }
+    message->owner = messages;
+    message->what = *what;
     call->context = context;
     call->message = message;
-    muster_status status = launch_message_locked(messages, what, call);
+    *ret_call = call;
+    return MUSTER_OK;
+}
+
+muster_status muster_context_start_message(struct muster_context *context,
+                                           const struct muster_message_call *what,
+                                           struct muster_started_call **ret_call)
+{
+    struct muster_started_calls *calls = &context->started;
+    struct muster_started_call *call = NULL;
+    TRY(make_message(context, what, &call));
+    AUTO_LOCK(&calls->mutex);
+    release_detached_locked(calls);
+    muster_status status = launch_message_locked(call);
     if (status != MUSTER_OK) {
         muster_started_call_free(call);
         return status;
     }
     *ret_call = call;
     return MUSTER_OK;
+}
+
+muster_status muster_context_make_persistent_message(struct muster_context *context,
+                                                     const struct muster_message_call *what,
+                                                     struct muster_started_call **ret_call)
+{
+    TRY(make_message(context, what, ret_call));
+    (*ret_call)->persistent = true;
+    return MUSTER_OK;
+}
+
+/* Persistent calls -------------------------------------------------------------------------------
+ */
+
+/* A collective that has failed ends all later ones, but no message. */
+muster_status muster_started_call_start(struct muster_started_call *call)
+{
+    struct muster_started_calls *calls = &call->context->started;
+    AUTO_LOCK(&calls->mutex);
+    release_detached_locked(calls);
+    if (call->message != NULL) {
+        return launch_message_locked(call);
+    }
+    TRY(check_usable_locked(calls));
+    return launch_locked(calls, call);
 }
 
 /* Ending -----------------------------------------------------------------------------------------

@@ -340,6 +340,35 @@ bool muster_fabric_refuse_locked(struct muster_fabric *fabric, uint32_t peer,
 /* Opens the link to a member, if it has not been opened yet. With the fabric's lock held. */
 void muster_fabric_open_locked(struct muster_fabric *fabric, uint64_t generation, uint32_t peer);
 
+enum { MUSTER_DIRECT_BYTES_MAX = 16 * 1024 };
+
+/* A small announced message, of at most MUSTER_DIRECT_BYTES_MAX, without a transfer: its sender
+ * writes it straight into an open link, and its receiver takes it straight out of one. */
+struct muster_direct_message {
+    struct muster_message_key key;
+    uint32_t peer; /* global rank in key.generation */
+    void *data;    /* to send: only read; to receive: is written */
+    struct muster_call
+        call;            /* type, root and count; to receive: the type, the others are written */
+    uint32_t size_bytes; /* to receive: is written */
+
+    /* To receive: whether such a message is to be received so. Is called with the fabric's lock
+     * when call and size have been written. */
+    bool (*accepts)(const struct muster_direct_message *message);
+    void *owner; /* the caller's */
+};
+
+/* Both are called with the fabric's lock held, by a caller that has not withdrawn the operation. If
+ * they return false, nothing has happened, and the message is sent or received by a transfer, which
+ * finds out why. That is so now and then where nothing is wrong: a wait for a transfer also does
+ * what else is due. */
+bool muster_fabric_send_direct_locked(struct muster_fabric *fabric,
+                                      const struct muster_direct_message *message);
+/* Polls for some microseconds; meanwhile releases the lock. Only if the message with this key has
+ * not been announced. */
+bool muster_fabric_receive_direct_locked(struct muster_fabric *fabric,
+                                         struct muster_direct_message *message);
+
 /* Descriptors ------------------------------------------------------------------------------- */
 
 /* Members whose link shares memory can send each other descriptors, of memory for example. These

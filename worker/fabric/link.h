@@ -66,6 +66,12 @@ struct muster_link {
     UT_hash_handle hh;                      /* fabric->by_member */
 };
 
+enum muster_direct_result {
+    MUSTER_DIRECT_NOTHING = 0, /* nothing has arrived */
+    MUSTER_DIRECT_OTHER = 1,   /* something else: for the slot progress */
+    MUSTER_DIRECT_RECEIVED = 2,
+};
+
 struct muster_watch;
 struct muster_dialler;
 struct muster_pending_connection;
@@ -158,6 +164,20 @@ struct muster_transport {
 
     /* A receive has been added to link->receives. It may be completed at once. */
     void (*post_receive)(struct muster_link *link, struct muster_transfer *transfer);
+
+    /* Small messages without transfers; NULL in all three where there are none. State OPEN. */
+
+    /* Sends the whole message at once. False: there is no room, or something is to be sent before
+     * it. */
+    bool (*send_direct)(struct muster_link *link, const struct muster_direct_message *message);
+
+    /* Takes the message with this key, if it is the next thing that has arrived. Called by the
+     * leader. */
+    enum muster_direct_result (*receive_direct)(struct muster_link *link,
+                                                struct muster_direct_message *message);
+
+    /* Whether anything may have arrived. Called by the leader without the lock. */
+    bool (*poll_direct)(const struct muster_link *link);
 
     /* Forgets the operation: moves its sends to ret_sends, no longer touches its receives (which
      * are out of link->receives), and drops its unexpected messages. May wait until the peer has
@@ -334,6 +354,7 @@ struct muster_fabric {
     atomic_bool woken, sleeping;
     bool leading;                  /* one of the waiting threads is the leader */
     uint32_t turns;                /* of the leader since it last polled descriptors */
+    uint32_t direct_receives;      /* since a wait last did what else was due */
     struct muster_waiter *waiters; /* the other waiting threads, which sleep */
     struct muster_link *marked;    /* marked links: ops->progress is to be called */
     struct muster_link *awaited;   /* that of the last posted receive, or NULL */
@@ -494,6 +515,10 @@ void muster_progress_finish(struct muster_fabric *fabric);
  * most until the deadline. */
 void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns);
 void muster_progress_wake_all(struct muster_fabric *fabric);
+/* The next turn handles events, too. */
+void muster_progress_expect_events(struct muster_fabric *fabric);
+/* A thread that was the leader is not any more: another waiting thread becomes it. */
+void muster_progress_end_leading(struct muster_fabric *fabric);
 
 /* For the leader: releases the lock to move bytes, and takes it again. Meanwhile transfers may have
  * been posted; nothing else has changed. */

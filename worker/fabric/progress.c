@@ -373,8 +373,14 @@ void muster_progress_tell(struct muster_fabric *fabric)
     }
 }
 
-static void wake_next_leader(struct muster_fabric *fabric)
+void muster_progress_expect_events(struct muster_fabric *fabric)
 {
+    fabric->turns = TURNS_WITHOUT_EVENTS - 1;
+}
+
+void muster_progress_end_leading(struct muster_fabric *fabric)
+{
+    muster_progress_tell(fabric);
     if (!fabric->leading && fabric->waiters != NULL) {
         pthread_cond_signal(&fabric->waiters->woken);
     }
@@ -387,8 +393,7 @@ void muster_fabric_poll(struct muster_fabric *fabric)
         fabric->leading = true;
         muster_progress_turn(fabric, 0);
         fabric->leading = false;
-        muster_progress_tell(fabric);
-        wake_next_leader(fabric);
+        muster_progress_end_leading(fabric);
     }
 }
 
@@ -397,8 +402,7 @@ static muster_status drive(struct muster_fabric *fabric, struct muster_waiter *w
 {
     muster_mutex_lock(&fabric->lock);
     muster_status status = wait_locked(fabric, waiter, deadline_ns);
-    muster_progress_tell(fabric);
-    wake_next_leader(fabric);
+    muster_progress_end_leading(fabric);
     muster_mutex_unlock(&fabric->lock);
     return status;
 }

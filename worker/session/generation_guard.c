@@ -67,14 +67,19 @@ static __attribute__((noinline)) muster_status explain(struct muster_session *se
                                   session->settings.job);
 }
 
+/* Without the mutex, as long as a generation runs: this is a part of every small call's time. */
 muster_status muster_session_hold_generation(struct muster_session *session)
 {
     TRY(muster_session_check_process(session));
-    while ((atomic_fetch_add(&session->active_calls, 1) & RUNNING) == 0) {
-        muster_session_release_generation(session);
+    for (;;) {
+        unsigned calls = atomic_load_explicit(&session->active_calls, memory_order_relaxed);
+        while ((calls & RUNNING) != 0) {
+            if (atomic_compare_exchange_weak(&session->active_calls, &calls, calls + 1)) {
+                return MUSTER_OK;
+            }
+        }
         TRY(explain(session));
     }
-    return MUSTER_OK;
 }
 
 bool muster_session_hold_generation_alone(struct muster_session *session)
@@ -83,10 +88,18 @@ bool muster_session_hold_generation_alone(struct muster_session *session)
     return atomic_compare_exchange_strong(&session->active_calls, &expected, RUNNING + 1);
 }
 
+/* The last call of a generation that is over leaves under the mutex: whoever waits for it may free
+ * the session afterwards. */
 void muster_session_release_generation(struct muster_session *session)
 {
-    if (atomic_fetch_sub(&session->active_calls, 1) == 1) { /* the last one, and not RUNNING */
-        AUTO_LOCK(&session->mutex);
+    unsigned calls = atomic_load_explicit(&session->active_calls, memory_order_relaxed);
+    while ((calls & RUNNING) != 0) {
+        if (atomic_compare_exchange_weak(&session->active_calls, &calls, calls - 1)) {
+            return;
+        }
+    }
+    AUTO_LOCK(&session->mutex);
+    if (atomic_fetch_sub(&session->active_calls, 1) == 1) {
         (void)pthread_cond_broadcast(&session->changed);
     }
 }

@@ -160,7 +160,9 @@ static muster_status start_call(struct muster_context *context, const struct mus
                                 struct muster_started_call **ret_call)
 {
     if (start->message != NULL) {
-        return muster_context_start_message(context, start->message, ret_call);
+        return start->persistent
+                   ? muster_context_make_persistent_message(context, start->message, ret_call)
+                   : muster_context_start_message(context, start->message, ret_call);
     }
     return start->persistent ? muster_context_make_persistent(context, start->request, ret_call)
                              : muster_context_start(context, start->request, ret_call);

@@ -19,7 +19,7 @@
 struct muster_start {
     const struct muster_request *request;
     const struct muster_message_call *message;
-    bool persistent; /* a collective that is made, and not started yet */
+    bool persistent; /* it is made, and not started yet */
 };
 
 /* Starts it in a scope. Statuses are those of muster_context_start() and

@@ -158,6 +158,62 @@ static void post(struct world *world, uint32_t source, uint32_t tag)
     }
 }
 
+/* As a receive that does not wait. */
+static void take(struct world *world, uint32_t source, uint32_t tag)
+{
+    struct model *model = &world->model;
+    int found = model_find(model, source, tag);
+    struct muster_arrived_message *got =
+        muster_message_matching_take(&world->matching, source, tag);
+    assert_int_equal(got != NULL ? ((struct message *)got)->index : NONE, found);
+    if (found == NONE) {
+        return;
+    }
+    int index = model->receive_count++;
+    model->receives[index].source = source;
+    model->receives[index].tag = tag;
+    model->receives[index].message = found;
+    model->messages[found].receive = index;
+    world->receives[index] = (struct receive){.index = index, .message = found};
+}
+
+/* Whether the next message of the source may go to a receive past the records: nothing waits for
+ * anything, and nothing that came in is ahead of it. */
+static bool model_awaits_next(const struct model *model, uint32_t source, uint32_t tag)
+{
+    bool free = model_find(model, source, tag) == NONE;
+    for (int i = 0; i < model->receive_count; i++) {
+        free = free && (model->receives[i].message != NONE || model->receives[i].withdrawn);
+    }
+    for (int i = 0; i < model->message_count; i++) {
+        free = free && (model->messages[i].source != source || model->messages[i].in_order);
+    }
+    return free;
+}
+
+/* A receive that gets the next message of a source as soon as it comes in. */
+static void pass(struct world *world, uint32_t source, uint32_t tag)
+{
+    struct model *model = &world->model;
+    bool awaits = muster_message_matching_awaits_next(&world->matching, source, tag);
+    assert_int_equal(awaits, model_awaits_next(model, source, tag));
+    if (!awaits) {
+        return;
+    }
+    int index = model->receive_count++;
+    model->receives[index].source = source;
+    model->receives[index].tag = tag;
+    model->receives[index].message = NONE;
+    int message = model->message_count++;
+    model->messages[message].source = source;
+    model->messages[message].number = world->matching.sources[source].next;
+    model->messages[message].tag = tag == MUSTER_ANY_TAG ? 1 : tag;
+    model->messages[message].receive = NONE;
+    model_settle(model);
+    muster_message_matching_pass_next(&world->matching, source);
+    world->receives[index] = (struct receive){.index = index, .message = message};
+}
+
 static void withdraw(struct world *world, int index)
 {
     if (world->model.receives[index].message == NONE && !world->model.receives[index].withdrawn) {
@@ -199,8 +255,9 @@ static void end(struct world *world)
 }
 
 /* Events: messages 0 to 2 of source 0 and message 0 of source 1, each with tag 0 or 1, and receives
- * with each pattern. All histories of this length. */
-enum { EVENTS = 8 + 9, HISTORY = 5 };
+ * with each pattern; receives from source 0 that get its next message at once; and a take of any
+ * message. All histories of this length. */
+enum { EVENTS = 8 + 9 + 2 + 1, HISTORY = 5 };
 
 static void do_event(struct world *world, unsigned event)
 {
@@ -210,8 +267,12 @@ static void do_event(struct world *world, unsigned event)
         come_in(world, 0, event / 2, event % 2);
     } else if (event < 8) {
         come_in(world, 1, 0, event % 2);
-    } else {
+    } else if (event < 17) {
         post(world, sources[(event - 8) / 3], tags[(event - 8) % 3]);
+    } else if (event < 19) {
+        pass(world, 0, tags[event - 17]);
+    } else {
+        take(world, MUSTER_ANY_SOURCE, MUSTER_ANY_TAG);
     }
 }
 
@@ -253,7 +314,7 @@ static void long_histories_match_as_the_model_does(void **state)
         for (int i = 0; i < RECORDS_MAX / 2; i++) {
             uint32_t tag = test_random_below(&seed, tags + 1);
             uint32_t source = test_random_below(&seed, SOURCES + 1);
-            switch (test_random(&seed) % 5) {
+            switch (test_random(&seed) % 7) {
             case 0:
             case 1:
                 source = source % SOURCES;
@@ -264,6 +325,13 @@ static void long_histories_match_as_the_model_does(void **state)
             case 2:
             case 3:
                 post(world, source == SOURCES ? MUSTER_ANY_SOURCE : source,
+                     tag == tags ? MUSTER_ANY_TAG : tag);
+                break;
+            case 4:
+                pass(world, source % SOURCES, tag == tags ? MUSTER_ANY_TAG : tag);
+                break;
+            case 5:
+                take(world, source == SOURCES ? MUSTER_ANY_SOURCE : source,
                      tag == tags ? MUSTER_ANY_TAG : tag);
                 break;
             default:

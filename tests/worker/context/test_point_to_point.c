@@ -269,17 +269,20 @@ static void write_to_oneself(struct group_member *member, void *argument)
     struct muster_started_call *call = NULL;
     muster_message message = {.count = 0};
     bool found = true;
+    uint32_t suspect = 0;
+    const struct muster_message_probe own = {.source = member->rank, .tag = 3};
+    const struct muster_message_probe any = {.source = MUSTER_ANY_SOURCE, .tag = 3};
     (void)argument;
     struct muster_context *context = member->contexts[MUSTER_GLOBAL];
     fill(out, COUNT, member->rank, 1, 1);
     struct muster_message_call send = message_send_of(out, 10, member->rank, 3);
     struct muster_message_call receive = message_receive_of(in, COUNT, member->rank, 3, &message);
-    if (muster_context_probe(context, member->rank, 3, &found, &message) != MUSTER_OK || found) {
+    if (muster_context_probe(context, &own, &found, &message, &suspect) != MUSTER_OK || found) {
         group_fail(member, "a message before it is sent");
     }
     if (message_run(member, &send) != MUSTER_OK ||
-        muster_context_probe(context, MUSTER_ANY_SOURCE, 3, &found, &message) != MUSTER_OK ||
-        !found || message.count != 10 || message.source != member->rank ||
+        muster_context_probe(context, &any, &found, &message, &suspect) != MUSTER_OK || !found ||
+        message.count != 10 || message.source != member->rank ||
         message_run(member, &receive) != MUSTER_OK || !holds(in, 10, member->rank, 1, 1)) {
         group_fail(member, "small: %s", muster_last_error());
     }

@@ -114,7 +114,7 @@ static void miss_the_deadline(struct group_member *member, void *argument)
         return;
     }
     struct muster_message_call what = message_receive_of(&data, 1, 2, 5, NULL);
-    what.deadline_ns = muster_clock_after_ms(50);
+    what.timeout_ms = 50;
     muster_status status = muster_context_message(member->contexts[MUSTER_GLOBAL], &what, &suspect);
     if (status != MUSTER_REJOIN || suspect != 2 ||
         strstr(muster_last_error(), "receive of at most 1 int32 from rank 2, tag 5") == NULL ||

@@ -98,7 +98,7 @@ static void shm_begin_generation(void *transport)
 static bool has_work(struct muster_shm_link *end)
 {
     uint64_t blocked = atomic_load_explicit(&end->blocked, memory_order_relaxed);
-    return muster_ring_has_changed(&end->in) ||
+    return muster_shm_poll_direct(end->link) ||
            (blocked != SHM_NOT_BLOCKED &&
             atomic_load_explicit(&end->out.theirs->bytes, memory_order_acquire) != blocked);
 }
@@ -326,6 +326,9 @@ const struct muster_transport muster_shm_transport = {
     .mark_updated = shm_mark_updated,
     .arm_wakeups = shm_arm_wakeups,
     .post_send = shm_post_send,
+    .send_direct = muster_shm_send_direct,
+    .receive_direct = muster_shm_receive_direct,
+    .poll_direct = muster_shm_poll_direct,
     .withdraw = shm_withdraw,
     .progress = shm_progress,
     .send_goodbye = shm_send_goodbye,

@@ -217,6 +217,11 @@ bool muster_shm_receive(struct muster_shm_link *end);
 void muster_shm_flush(struct muster_shm_link *end);
 /* The same, only of frames without data: completes no transfer. */
 void muster_shm_flush_control(struct muster_shm_link *end);
+/* Slots: messages without transfers. */
+bool muster_shm_send_direct(struct muster_link *link, const struct muster_direct_message *message);
+enum muster_direct_result muster_shm_receive_direct(struct muster_link *link,
+                                                    struct muster_direct_message *message);
+bool muster_shm_poll_direct(const struct muster_link *link);
 /* A packet over the socket of an open link. May take the descriptor, which is -1 then. */
 void muster_shm_handle_packet(struct muster_shm_link *end, const struct muster_shm_packet *packet,
                               int *fd);

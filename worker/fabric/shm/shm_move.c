@@ -187,6 +187,78 @@ bool muster_shm_receive(struct muster_shm_link *end)
     return true;
 }
 
+/* Messages without transfers ----------------------------------------------------------------- */
+
+bool muster_shm_send_direct(struct muster_link *link, const struct muster_direct_message *message)
+{
+    struct muster_shm_link *end = link->end;
+    size_t room = 0;
+    size_t size = ring_bytes(message->size_bytes);
+    if (end->has_next || !muster_match_can_send_direct(&end->match, message)) {
+        return false;
+    }
+    unsigned char *to = muster_ring_reserve(&end->out, size, &room);
+    if (to == NULL) {
+        return false;
+    }
+    muster_match_encode_direct(&end->match, message, to);
+    if (message->size_bytes > 0) {
+        memcpy(to + MUSTER_FRAME_SIZE, message->data, message->size_bytes);
+    }
+    muster_ring_advance(&end->out, size);
+    wake_peer(end, SHM_WAITS_FOR_DATA);
+    return true;
+}
+
+/* The peer is woken once for each quarter of the ring that is read, which saves most fences. It
+ * waits only where less than the longest frame is free, so at least three quarters are to be read,
+ * and when the second of them has been, there is room for that frame. */
+_Static_assert(SHM_RING_BYTES / 4 > MUSTER_FRAME_SIZE + SHM_PAYLOAD_MAX + MUSTER_CACHE_LINE,
+               "a quarter of the ring has room for a frame");
+
+static bool crosses_quarter(uint64_t done, size_t last)
+{
+    return done / (SHM_RING_BYTES / 4) != (done - last) / (SHM_RING_BYTES / 4);
+}
+
+/* The peer may change the ring at any time, so the header is copied before it is checked. What is
+ * wrong with a frame is found out, and said, by the slot progress. */
+enum muster_direct_result muster_shm_receive_direct(struct muster_link *link,
+                                                    struct muster_direct_message *message)
+{
+    struct muster_shm_link *end = link->end;
+    unsigned char header[MUSTER_FRAME_SIZE];
+    size_t there = muster_ring_available(&end->in);
+    if (there == 0) {
+        return MUSTER_DIRECT_NOTHING;
+    }
+    if (there == MUSTER_RING_BROKEN || there < sizeof header) {
+        return MUSTER_DIRECT_OTHER;
+    }
+    const unsigned char *front = muster_ring_front(&end->in);
+    memcpy(header, front, sizeof header);
+    if (ring_bytes(muster_frame_length(header)) > there ||
+        !muster_match_accept_direct(&end->match, message, header)) {
+        return MUSTER_DIRECT_OTHER;
+    }
+    if (message->size_bytes > 0) {
+        memcpy(message->data, front + MUSTER_FRAME_SIZE, message->size_bytes);
+    }
+    muster_ring_advance(&end->in, ring_bytes(message->size_bytes));
+    muster_match_received_direct(&end->match, message);
+    if (crosses_quarter(end->in.done, ring_bytes(message->size_bytes))) {
+        wake_peer(end, SHM_WAITS_FOR_ROOM);
+    }
+    return MUSTER_DIRECT_RECEIVED;
+}
+
+bool muster_shm_poll_direct(const struct muster_link *link)
+{
+    const struct muster_shm_link *end = link->end;
+    /* A message that was taken directly may have left others that were seen with it. */
+    return end->in.seen != end->in.done || muster_ring_has_changed(&end->in);
+}
+
 void muster_shm_handle_end(struct muster_shm_link *end, const char *what)
 {
     enum received received = RECEIVED_FRAME;

@@ -35,6 +35,7 @@ enum {
     AT_PRESCALE = 76,  /* 8 */
     AT_POSTSCALE = 84, /* 8 */
     AT_CHECKSUM = 92,  /* 4 */
+    IDENTITY_BYTES = AT_OFFSET,
 };
 
 void muster_frame_encode_unchecked(const struct muster_frame *frame,
@@ -65,6 +66,55 @@ void muster_frame_encode_unchecked(const struct muster_frame *frame,
     muster_bytes_put_double(b + AT_PRESCALE, frame->call.prescale);
     muster_bytes_put_double(b + AT_POSTSCALE, frame->call.postscale);
     memset(b + AT_CHECKSUM, 0, 4);
+}
+
+/* The first half line: what identifies a frame. */
+static void encode_identity(const struct muster_message_key *key, uint8_t type,
+                            unsigned char ret_bytes[IDENTITY_BYTES])
+{
+    muster_bytes_put(ret_bytes + AT_MAGIC,
+                     MAGIC | MUSTER_WIRE_VERSION << 16 | MUSTER_FRAME_EAGER << 24, 4);
+    muster_bytes_put(ret_bytes + AT_LANE, key->lane | (uint32_t)type << 24, 4);
+    muster_bytes_put(ret_bytes + AT_GENERATION, key->generation, 8);
+    muster_bytes_put(ret_bytes + AT_SEQUENCE, key->sequence, 8);
+    muster_bytes_put(ret_bytes + AT_CONTEXT, key->context | (uint64_t)key->ordinal << 32, 8);
+}
+
+void muster_frame_encode_eager_unchecked(const struct muster_message_key *key,
+                                         const struct muster_call *call, uint32_t length,
+                                         uint32_t credit,
+                                         unsigned char ret_bytes[MUSTER_FRAME_SIZE])
+{
+    encode_identity(key, call->type, ret_bytes);
+    memset(ret_bytes + IDENTITY_BYTES, 0, MUSTER_FRAME_SIZE - IDENTITY_BYTES);
+    muster_bytes_put(ret_bytes + AT_TOTAL, length, 8);
+    muster_bytes_put(ret_bytes + AT_COUNT, call->count, 8);
+    muster_bytes_put(ret_bytes + AT_ROOT, call->root | (uint64_t)length << 32, 8);
+    muster_bytes_put(ret_bytes + AT_CREDIT, credit, 4);
+}
+
+bool muster_frame_decode_eager_unchecked(const unsigned char bytes[MUSTER_FRAME_SIZE],
+                                         const struct muster_message_key *key, uint8_t type,
+                                         struct muster_call *ret_call, uint32_t *ret_length,
+                                         uint32_t *ret_credit)
+{
+    static const unsigned char zeros[MUSTER_FRAME_SIZE - AT_OP];
+    unsigned char identity[IDENTITY_BYTES];
+    encode_identity(key, type, identity);
+    uint32_t length = (uint32_t)muster_bytes_get(bytes + AT_LENGTH, 4);
+    uint32_t credit = (uint32_t)muster_bytes_get(bytes + AT_CREDIT, 4);
+    if (memcmp(bytes, identity, sizeof identity) != 0 ||
+        muster_bytes_get(bytes + AT_OFFSET, 8) != 0 ||
+        muster_bytes_get(bytes + AT_TOTAL, 8) != length || length > MUSTER_EAGER_MAX ||
+        credit > MUSTER_EAGER_WINDOW_BYTES || memcmp(bytes + AT_OP, zeros, sizeof zeros) != 0) {
+        return false;
+    }
+    *ret_call = (struct muster_call){.type = type,
+                                     .root = (uint32_t)muster_bytes_get(bytes + AT_ROOT, 4),
+                                     .count = muster_bytes_get(bytes + AT_COUNT, 8)};
+    *ret_length = length;
+    *ret_credit = credit;
+    return true;
 }
 
 void muster_frame_encode(const struct muster_frame *frame,

@@ -28,15 +28,15 @@ unsigned char *muster_frame_queue_extend(struct muster_frame_queue *queue, size_
     return queue->bytes + queue->end - size;
 }
 
-/* Every frame carries the credit that is owed. */
-static void encode(struct muster_match *match, struct muster_frame *frame, unsigned char *bytes)
+void muster_match_encode(struct muster_match *match, struct muster_frame *frame,
+                         unsigned char ret_header[MUSTER_FRAME_SIZE])
 {
     frame->credit = (uint32_t)match->eager_owed_bytes;
     match->eager_owed_bytes = 0;
     if (match->unchecked) {
-        muster_frame_encode_unchecked(frame, bytes);
+        muster_frame_encode_unchecked(frame, ret_header);
     } else {
-        muster_frame_encode(frame, bytes);
+        muster_frame_encode(frame, ret_header);
     }
 }
 
@@ -48,7 +48,7 @@ static void queue_control(struct muster_match *match, struct muster_frame *frame
     if (bytes == NULL) {
         match->broken = true;
     } else {
-        encode(match, frame, bytes);
+        muster_match_encode(match, frame, bytes);
         if (frame->length > 0) {
             memcpy(bytes + MUSTER_FRAME_SIZE, payload, frame->length);
         }
@@ -357,7 +357,7 @@ static void segment_frame(struct muster_match *match, struct muster_transfer *tr
                                  .offset = offset,
                                  .total = transfer->size_bytes,
                                  .length = outgoing->size};
-    encode(match, &frame, outgoing->header);
+    muster_match_encode(match, &frame, outgoing->header);
 }
 
 static void eager_frame(struct muster_match *match, struct muster_transfer *transfer,
@@ -372,7 +372,7 @@ static void eager_frame(struct muster_match *match, struct muster_transfer *tran
                                  .call = *transfer->call,
                                  .total = transfer->size_bytes,
                                  .length = outgoing->size};
-    encode(match, &frame, outgoing->header);
+    muster_match_encode(match, &frame, outgoing->header);
 }
 
 uint64_t muster_match_taken(const struct muster_transfer *transfer)

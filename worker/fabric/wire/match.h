@@ -164,6 +164,23 @@ void muster_match_sent(struct muster_match *match, const struct muster_outgoing 
 /* The frame will not be sent, since its transfer is being withdrawn. */
 void muster_match_unsent(struct muster_match *match, const struct muster_outgoing *outgoing);
 
+/* Messages without transfers (link.h) --------------------------------------------------------- */
+
+/* Whether the message fits into the eager window, and nothing is to be sent before it. */
+bool muster_match_can_send_direct(const struct muster_match *match,
+                                  const struct muster_direct_message *message);
+/* The header of its frame, which is sent now, with its data. */
+void muster_match_encode_direct(struct muster_match *match,
+                                const struct muster_direct_message *message,
+                                unsigned char ret_header[MUSTER_FRAME_SIZE]);
+/* Whether the frame that has arrived is that message, and it is accepted. It has to be received
+ * then. */
+bool muster_match_accept_direct(struct muster_match *match, struct muster_direct_message *message,
+                                const unsigned char header[MUSTER_FRAME_SIZE]);
+/* It has been received: its room in the eager window is free again. */
+void muster_match_received_direct(struct muster_match *match,
+                                  const struct muster_direct_message *message);
+
 /* Getting ------------------------------------------------------------------------------------ */
 
 /* The receive of this get; NULL if the receive has ended for another reason. */

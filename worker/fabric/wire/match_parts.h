@@ -19,6 +19,10 @@ enum { MUSTER_GRANT_BY_GET = 1 };
 void muster_match_queue_about(struct muster_match *match, enum muster_frame_kind kind,
                               const struct muster_transfer *transfer);
 
+/* Encodes the header; every frame carries the credit that is owed. */
+void muster_match_encode(struct muster_match *match, struct muster_frame *frame,
+                         unsigned char ret_header[MUSTER_FRAME_SIZE]);
+
 /* The transfer of a stored frame is posted: muster_match_progress() handles it. */
 void muster_match_queue_matched(struct muster_match *match, struct muster_unexpected *unexpected);
 
