@@ -13,6 +13,7 @@
  *   scratch.c               memory that a launch needs, kept for the next one
  *   turns.c                 one call at a time, in the order of their callers
  *   ranges.c                calls on several ranges
+ *   staged_ranges.c         those of them that are memory of a device
  *   device_staging.c        buffers that are memory of a device
  *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
  *   autotune.c              calls that try algorithms
@@ -38,6 +39,7 @@
 #include "worker/context/context.h"
 #include "worker/context/device_staging.h"
 #include "worker/context/point_to_point.h"
+#include "worker/context/ranges.h"
 #include "worker/context/repeated_call.h"
 #include "worker/context/scratch.h"
 #include "worker/context/started_calls.h"
@@ -78,7 +80,7 @@ struct muster_context {
     struct muster_tuning tuning;
     struct muster_scratch scratch;
     struct muster_scratch staging;       /* of calls on memory of a device */
-    struct muster_bound_ranges ranges;   /* of the present call */
+    struct muster_call_ranges ranges;    /* of the present call */
     struct muster_context_memory shared; /* shared.memory is NULL where the ranks share none */
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];
