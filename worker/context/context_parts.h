@@ -55,6 +55,11 @@ struct muster_context_memory {
     struct muster_group_memory *second;  /* owned: its part for calls in flight */
 };
 
+/* Such small buffers are parts of larger allocations, of which no process unmaps one and then gets
+ * memory of a device at the same address: a call on the buffer of the last one does not look again
+ * where it is. */
+enum { MUSTER_SMALL_BUFFER_BYTES = 4096 };
+
 struct muster_context {
     struct muster_fabric *fabric; /* borrowed */
     uint64_t generation;
@@ -71,6 +76,8 @@ struct muster_context {
     struct muster_started_calls started;              /* has a mutex of its own */
     pthread_mutex_t mutex;                            /* guards the creation of `messages` */
     _Atomic(struct muster_point_to_point *) messages; /* NULL: there has been none yet */
+    /* The last small buffer of a send and of a receive that proved to be memory of the host. */
+    _Atomic(const void *) host_buffers[2];
     struct muster_turns turns;      /* the caller that has the turn owns what follows */
     uint64_t sequence;              /* of the last operation */
     struct muster_request_key *key; /* room for the key of any request */
