@@ -203,41 +203,37 @@ static void members_have_different_numbers_of_buffers(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
-static void expect_refusal(struct crew_member *member, muster_status status, const char *word)
-{
-    MEMBER_CHECK(member, status == MUSTER_INVALID);
-    MEMBER_CHECK(member, strstr(muster_last_error(), word) != NULL);
-}
-
 static void call_differently(struct crew_member *member)
 {
     muster_session *session = member->session;
     struct buffers buffers;
     prepare(&buffers, session, MUSTER_GLOBAL);
     bool odd = buffers.rank == 1;
-    expect_refusal(member,
-                   muster_allreduce_buffers(session, MUSTER_GLOBAL, buffers.ins, buffers.outs,
-                                            buffers.n, odd ? 8 : 9, MUSTER_INT32, MUSTER_SUM, NULL),
-                   odd ? "count 8 here, 9 there" : "count 9 here, 8 there");
-    expect_refusal(member,
-                   muster_allreduce_buffers(session, MUSTER_GLOBAL, buffers.ins, buffers.outs,
-                                            buffers.n, 9, MUSTER_INT32, MUSTER_AVERAGE, NULL),
-                   odd ? "2 buffers here, 1 there" : "1 buffers here, 2 there");
+    crew_expect_invalid(member,
+                        muster_allreduce_buffers(session, MUSTER_GLOBAL, buffers.ins, buffers.outs,
+                                                 buffers.n, odd ? 8 : 9, MUSTER_INT32, MUSTER_SUM,
+                                                 NULL),
+                        odd ? "count 8 here, 9 there" : "count 9 here, 8 there");
+    crew_expect_invalid(member,
+                        muster_allreduce_buffers(session, MUSTER_GLOBAL, buffers.ins, buffers.outs,
+                                                 buffers.n, 9, MUSTER_INT32, MUSTER_AVERAGE, NULL),
+                        odd ? "2 buffers here, 1 there" : "1 buffers here, 2 there");
     buffers.counts[1] = odd ? 3 : 4;
-    expect_refusal(member,
-                   muster_reduce_scatterv_buffers(session, MUSTER_GLOBAL, buffers.ins, buffers.outs,
-                                                  buffers.n, buffers.counts, MUSTER_INT32,
-                                                  MUSTER_SUM, NULL),
-                   "counts per rank: a list with checksum ");
-    expect_refusal(member,
-                   muster_reduce_scatterv_buffers(session, MUSTER_GLOBAL, buffers.ins, buffers.outs,
-                                                  buffers.n, NULL, MUSTER_INT32, MUSTER_SUM, NULL),
-                   "reduce_scatterv_buffers: counts is NULL");
-    expect_refusal(member,
-                   muster_reduce_scatterv_buffers(session, MUSTER_GLOBAL, buffers.ins, buffers.outs,
-                                                  65, buffers.counts, MUSTER_INT32, MUSTER_SUM,
-                                                  NULL),
-                   "reduce_scatter: 65 buffers: must be from 1 to 64");
+    crew_expect_invalid(member,
+                        muster_reduce_scatterv_buffers(session, MUSTER_GLOBAL, buffers.ins,
+                                                       buffers.outs, buffers.n, buffers.counts,
+                                                       MUSTER_INT32, MUSTER_SUM, NULL),
+                        "counts per rank: a list with checksum ");
+    crew_expect_invalid(member,
+                        muster_reduce_scatterv_buffers(session, MUSTER_GLOBAL, buffers.ins,
+                                                       buffers.outs, buffers.n, NULL, MUSTER_INT32,
+                                                       MUSTER_SUM, NULL),
+                        "reduce_scatterv_buffers: counts is NULL");
+    crew_expect_invalid(member,
+                        muster_reduce_scatterv_buffers(session, MUSTER_GLOBAL, buffers.ins,
+                                                       buffers.outs, 65, buffers.counts,
+                                                       MUSTER_INT32, MUSTER_SUM, NULL),
+                        "reduce_scatter: 65 buffers: must be from 1 to 64");
     MEMBER_OK(member, muster_barrier(session, MUSTER_GLOBAL, NULL));
 }
 
