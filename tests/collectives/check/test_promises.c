@@ -13,7 +13,12 @@
 #include "tests/support/interpreter.h"
 #include "tests/support/schedules.h"
 
-enum { RANKS_MAX = 64, SMALL_RANKS_MAX = 9 };
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { RANKS_MAX = 33 };
+#else
+enum { RANKS_MAX = 64 };
+#endif
+enum { SMALL_RANKS_MAX = 9 };
 enum { KEPT = MUSTER_CHECK_INPUT_KEPT, TOGETHER = MUSTER_CHECK_FINISH_TOGETHER };
 
 /* Called with a plan for each algorithm that fits the topology. */
