@@ -73,6 +73,7 @@ static void check(struct group_member *member, const struct job *job, const int6
 }
 
 /* Ranges with gaps, of which the last has most: in `room`, from its front to its end. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): the call writes to the ranges */
 static void cut(int64_t *room, size_t count, muster_range *ranges)
 {
     size_t first = count / 5;
