@@ -118,6 +118,7 @@ void muster_context_destroy(struct muster_context *context)
     muster_point_to_point_destroy(atomic_load(&context->messages));
     muster_operation_cache_clear(&context->cache);
     muster_tuning_clear(&context->tuning);
+    muster_group_memory_destroy(context->host.memory);
     muster_group_memory_destroy(context->shared.second);
     muster_group_memory_destroy(context->shared.memory);
     muster_topology_finish(&context->topology);
@@ -126,6 +127,7 @@ void muster_context_destroy(struct muster_context *context)
     free(context->scratch.memory);
     free(context->staging.memory);
     muster_call_ranges_finish(&context->ranges);
+    free(context->local_order);
     free(context->ranks);
     free(context->reduction_order);
     muster_caller_order_finish(&context->order);
@@ -215,6 +217,17 @@ void muster_context_set_shared(struct muster_context *context,
     struct muster_operation_group in_flight = shared->group;
     in_flight.state = shared->second;
     muster_started_calls_share(&context->started, &in_flight);
+    muster_choices_clear(&context->choices);
+    muster_tuning_clear(&context->tuning);
+}
+
+void muster_context_set_host(struct muster_context *context,
+                             const struct muster_context_memory *host)
+{
+    AUTO_TURN(context);
+    forget_operations(context); /* chosen without shared memory */
+    context->host = *host;
+    context->hosts_share = true;
     muster_choices_clear(&context->choices);
     muster_tuning_clear(&context->tuning);
 }
