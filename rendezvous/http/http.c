@@ -52,10 +52,11 @@ static enum MHD_Result send_response(struct MHD_Connection *connection, unsigned
     return send_text(connection, http, response.body, response.size_bytes, MHD_RESPMEM_MUST_FREE);
 }
 
-static enum MHD_Result send_refusal(struct MHD_Connection *connection,
-                                    struct muster_http_refusal refusal)
+static enum MHD_Result send_refusal(struct muster_http_request *request)
 {
-    return send_response(connection, refusal.http,
+    struct muster_http_refusal refusal = request->refusal;
+    muster_status_count_refusal(request->http->service, refusal.code);
+    return send_response(request->connection, refusal.http,
                          muster_rpc_response_error(refusal.code, "%s", refusal.what));
 }
 
@@ -172,10 +173,16 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
         if (request == NULL) {
             return MHD_NO;
         }
-        request->refusal = muster_http_check_head(connection, url, http_method, request);
-        return muster_http_body_length(connection) > MUSTER_HTTP_DRAIN_MAX_BYTES
-                   ? send_refusal(connection, request->refusal)
-                   : MHD_YES;
+        if (!muster_http_check_page(url, http_method, request)) {
+            request->refusal = muster_http_check_head(connection, url, http_method, request);
+        }
+        if (muster_http_body_length(connection) <= MUSTER_HTTP_DRAIN_MAX_BYTES) {
+            return MHD_YES;
+        }
+        if (request->refusal.http == 0) { /* a GET with such a body */
+            request->refusal = muster_http_refuse_body();
+        }
+        return send_refusal(request);
     }
     if (*data_size > 0) {
         bool appended = append_body(request, data, *data_size);
@@ -188,7 +195,10 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     if (request->refusal.http == 0 && request->is_get) {
         request->refusal = muster_http_read_query(connection, request);
     }
-    return request->refusal.http == 0 ? call(request) : send_refusal(connection, request->refusal);
+    if (request->refusal.http != 0) {
+        return send_refusal(request);
+    }
+    return request->is_page ? muster_http_send_page(request) : call(request);
 }
 
 /* libmicrohttpd calls this when a request has ended, in whatever way. */

@@ -39,7 +39,7 @@ RULES = {
     "rendezvous/routes/": "worker/muster.h worker/base/ elastic/membership/membership.h elastic/messages/messages.h"
                           " rendezvous/service/",
     "rendezvous/http/": "worker/muster.h worker/base/ elastic/messages/ rendezvous/service/musterd_service.h"
-                        " rendezvous/service/held_requests.h rendezvous/routes/rpc.h",
+                        " rendezvous/service/held_requests.h rendezvous/routes/rpc.h rendezvous/routes/status_paths.h",
     "rendezvous/": "worker/muster.h worker/base/ rendezvous/store/store.h rendezvous/service/musterd_service.h"
                    " rendezvous/http/",
     "worker/base/": "worker/muster.h",
