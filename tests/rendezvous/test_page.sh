@@ -65,6 +65,9 @@ shows '>gave up</span>'
 shows 'generation 3: 4 workers on 2 hosts'
 [ "$(grep -o '<rect class="bar"' "$folder/dom" | wc -l)" = 2 ] || fail "not two recoveries in the chart"
 
+asked=$(curl -sS -m 20 "http://127.0.0.1:$port/metrics" | awk '$1 == "musterd_requests_total{method=\"GetJob\",code=\"ok\"}" {print $2}')
+[ "$asked" -ge 3 ] || fail "in five seconds of the browser's time the page asked $asked times"
+
 echo "- what workers say stays text"
 shows '&lt;img src=x onerror=document.title=1&gt;'
 shows '&lt;b&gt;disk&lt;/b&gt; &amp; "more"'
