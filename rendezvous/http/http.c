@@ -1,4 +1,4 @@
-/* Requests from libmicrohttpd to rpc.h, responses back; the life of the server. */
+/* Requests from libmicrohttpd to rpc.h or horovod.h, responses back; the life of the server. */
 #include "rendezvous/http/http_parts.h"
 
 #include "worker/base/cleanup.h"
@@ -19,8 +19,15 @@ enum {
 
 /* Responses ----------------------------------------------------------------------------------- */
 
-static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned http, char *text,
-                                 size_t size_bytes, enum MHD_ResponseMemoryMode mode)
+/* The values of Horovod's workers are raw bytes; all other bodies are JSON. */
+static const char *content_type(const struct muster_http_request *request, unsigned http)
+{
+    bool raw = request->horovod_path != NULL && (http == MHD_HTTP_OK || http == MHD_HTTP_NOT_FOUND);
+    return raw ? "application/octet-stream" : "application/json";
+}
+
+static enum MHD_Result send_text(const struct muster_http_request *request, unsigned http,
+                                 char *text, size_t size_bytes, enum MHD_ResponseMemoryMode mode)
 {
     struct MHD_Response *response = MHD_create_response_from_buffer(size_bytes, text, mode);
     if (response == NULL) {
@@ -29,34 +36,36 @@ static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned htt
         }
         return MHD_NO;
     }
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                  content_type(request, http));
     if (http == MHD_HTTP_METHOD_NOT_ALLOWED) {
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "POST");
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW,
+                                      request->horovod_path != NULL ? "GET, PUT, DELETE" : "POST");
     }
     if (http == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
         (void)MHD_add_response_header(response, "Accept-Post", "application/json");
     }
-    enum MHD_Result result = MHD_queue_response(connection, http, response);
+    enum MHD_Result result = MHD_queue_response(request->connection, http, response);
     MHD_destroy_response(response);
     return result;
 }
 
-static enum MHD_Result send_response(struct MHD_Connection *connection, unsigned http,
+static enum MHD_Result send_response(const struct muster_http_request *request, unsigned http,
                                      struct muster_rpc_response response)
 {
     static char no_memory[] = "{\"code\":\"internal\",\"message\":\"no memory\"}";
     if (response.body == NULL) {
-        return send_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, no_memory,
-                         sizeof no_memory - 1, MHD_RESPMEM_PERSISTENT);
+        return send_text(request, MHD_HTTP_INTERNAL_SERVER_ERROR, no_memory, sizeof no_memory - 1,
+                         MHD_RESPMEM_PERSISTENT);
     }
-    return send_text(connection, http, response.body, response.size_bytes, MHD_RESPMEM_MUST_FREE);
+    return send_text(request, http, response.body, response.size_bytes, MHD_RESPMEM_MUST_FREE);
 }
 
-static enum MHD_Result send_refusal(struct muster_http_request *request)
+static enum MHD_Result send_refusal(const struct muster_http_request *request)
 {
     struct muster_http_refusal refusal = request->refusal;
     muster_status_count_refusal(request->http->service, refusal.code);
-    return send_response(request->connection, refusal.http,
+    return send_response(request, refusal.http,
                          muster_rpc_response_error(refusal.code, "%s", refusal.what));
 }
 
@@ -78,15 +87,17 @@ static enum MHD_Result send_held(struct muster_http_request *request)
 {
     struct muster_rpc_response response = request->response;
     request->response.body = NULL;
-    return send_response(request->connection, muster_rpc_code_http(response.code), response);
+    return send_response(request, muster_rpc_code_http(response.code), response);
 }
 
 /* Requests ------------------------------------------------------------------------------------ */
 
-/* Calls the method. A request that is held is suspended, unless its response came in the meantime.
- */
-static enum MHD_Result call(struct muster_http_request *request)
+static bool call_service(struct muster_http_request *request,
+                         struct muster_rpc_response *ret_response)
 {
+    if (request->horovod_path != NULL) {
+        return muster_http_call_horovod(request, ret_response);
+    }
     const struct muster_rpc_request rpc = {
         .method = request->method,
         .token = muster_http_token(request->connection),
@@ -94,11 +105,18 @@ static enum MHD_Result call(struct muster_http_request *request)
         .size_bytes = request->size_bytes,
         .timeout_ms = muster_http_timeout_ms(request->connection),
     };
+    return muster_rpc_handle(request->http->service, &rpc, &request->held, ret_response);
+}
+
+/* Calls the method. A request that is held is suspended, unless its response came in the meantime.
+ */
+static enum MHD_Result call(struct muster_http_request *request)
+{
     struct muster_rpc_response response;
     request->stage = MUSTER_HTTP_CALLED;
     request->held.respond = respond_held;
-    if (muster_rpc_handle(request->http->service, &rpc, &request->held, &response)) {
-        return send_response(request->connection, muster_rpc_code_http(response.code), response);
+    if (call_service(request, &response)) {
+        return send_response(request, muster_rpc_code_http(response.code), response);
     }
     AUTO_LOCK(&request->mutex);
     if (request->stage == MUSTER_HTTP_ANSWERED) {
@@ -173,7 +191,10 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
         if (request == NULL) {
             return MHD_NO;
         }
-        if (!muster_http_check_page(url, http_method, request)) {
+        bool horovod = request->http->horovod != NULL && muster_horovod_path_is(url);
+        if (horovod) {
+            request->refusal = muster_http_check_horovod(connection, url, http_method, request);
+        } else if (!muster_http_check_page(url, http_method, request)) {
             request->refusal = muster_http_check_head(connection, url, http_method, request);
         }
         if (muster_http_body_length(connection) <= MUSTER_HTTP_DRAIN_MAX_BYTES) {
@@ -220,6 +241,7 @@ static void destroy_request(void *user, struct MHD_Connection *connection, void 
     (void)pthread_mutex_destroy(&request->mutex);
     free(request->response.body);
     free(request->body);
+    free(request->horovod_path);
     free(request);
     AUTO_LOCK(&http->mutex);
     http->request_count--;
@@ -266,7 +288,11 @@ static void log_library(void *user, const char *format, va_list arguments)
 static void connection_closed(void *user, const struct muster_held_id *id)
 {
     const struct muster_http *http = user;
-    muster_rpc_disconnected(http->service, id);
+    if (muster_horovod_holds(id)) {
+        muster_horovod_disconnected(http->horovod, id);
+    } else {
+        muster_rpc_disconnected(http->service, id);
+    }
 }
 
 static unsigned connection_limit(void)
@@ -312,6 +338,7 @@ muster_status muster_http_start(const struct muster_http_config *config,
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     http->service = service;
+    http->horovod = config->horovod;
     http->transfer_timeout_ms = config->transfer_timeout_ms;
     muster_mutex_init(&http->mutex);
     muster_condition_init(&http->idle);
@@ -352,6 +379,9 @@ void muster_http_stop(struct muster_http *http)
          * request that libmicrohttpd itself has refused. */
         muster_connections_refuse(http->connections);
         muster_service_quiesce(http->service);
+        if (http->horovod != NULL) {
+            muster_horovod_quiesce(http->horovod);
+        }
         wait_for_answers(http);
         muster_connections_close(http->connections, STOP_CLOSING_MS);
         MHD_stop_daemon(http->daemon);

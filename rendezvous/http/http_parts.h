@@ -1,7 +1,8 @@
-/* The server and one of its requests, shared by http.c and http_head.c. */
+/* The server and one of its requests, shared by the files of this folder. */
 #ifndef MUSTER_RENDEZVOUS_HTTP_HTTP_PARTS_H
 #define MUSTER_RENDEZVOUS_HTTP_HTTP_PARTS_H
 
+#include "rendezvous/horovod/horovod.h"
 #include "rendezvous/http/connections.h"
 #include "rendezvous/http/http.h"
 #include "rendezvous/routes/rpc.h"
@@ -12,6 +13,7 @@
 
 struct muster_http {
     struct muster_service *service;
+    struct muster_horovod *horovod; /* NULL: none */
     struct muster_connections *connections;
     struct MHD_Daemon *daemon;
     uint32_t transfer_timeout_ms;
@@ -43,6 +45,8 @@ struct muster_http_request {
     bool is_get;
     bool is_page; /* its path is no method's: page */
     enum muster_status_path page;
+    char *horovod_path; /* owned; NULL: it is a request of the Connect protocol */
+    enum muster_horovod_method horovod_method;
     struct muster_http_refusal refusal; /* sent when the body has been read */
     int64_t deadline_ns;                /* of the body */
     char *body;                         /* owned */
@@ -70,6 +74,14 @@ struct muster_http_refusal muster_http_refuse_body(void);
 /* Sets request->body from the query of a GET. */
 struct muster_http_refusal muster_http_read_query(struct MHD_Connection *connection,
                                                   struct muster_http_request *request);
+
+/* http_horovod.c: the same as check_head for a request of Horovod's workers; and its call, which
+ * returns as muster_horovod_handle(). */
+struct muster_http_refusal muster_http_check_horovod(struct MHD_Connection *connection,
+                                                     const char *url, const char *http_method,
+                                                     struct muster_http_request *request);
+bool muster_http_call_horovod(struct muster_http_request *request,
+                              struct muster_rpc_response *ret_response);
 
 /* The token of "Authorization: Bearer TOKEN", borrowed; NULL: there is none. */
 const char *muster_http_token(struct MHD_Connection *connection);

@@ -13,7 +13,6 @@
 #include "worker/base/thread.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/point_to_point_parts.h"
-#include "worker/context/ranges.h"
 
 /* Making -------------------------------------------------------------------------------------- */
 
@@ -126,7 +125,7 @@ void muster_context_destroy(struct muster_context *context)
     pthread_mutex_destroy(&context->mutex);
     free(context->scratch.memory);
     free(context->staging.memory);
-    muster_bound_ranges_finish(&context->ranges);
+    muster_call_ranges_finish(&context->ranges);
     free(context->ranks);
     free(context->reduction_order);
     muster_caller_order_finish(&context->order);
@@ -248,8 +247,12 @@ static __attribute__((noinline)) muster_status
 run_ranges(struct muster_context *context, const struct muster_request *request, uint32_t *suspect)
 {
     struct muster_request bound;
-    TRY(muster_context_bind_ranges(request, &context->ranges, &bound));
-    return run_in_turn(context, &bound, suspect);
+    const struct muster_staged_ranges *staged = &context->ranges.staged;
+    struct muster_timeline *timeline = muster_fabric_timeline(context->fabric);
+    TRY(muster_context_bind_ranges(context, request, &context->ranges, &bound));
+    TRY(muster_staged_ranges_fetch(staged, timeline));
+    TRY(run_in_turn(context, &bound, suspect));
+    return muster_staged_ranges_store(staged, timeline);
 }
 
 muster_status muster_context_run(struct muster_context *context,

@@ -13,6 +13,7 @@
  *   scratch.c               memory that a launch needs, kept for the next one
  *   turns.c                 one call at a time, in the order of their callers
  *   ranges.c                calls on several ranges
+ *   staged_ranges.c         those of them that are memory of a device
  *   device_staging.c        buffers that are memory of a device
  *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
  *   autotune.c              calls that try algorithms
@@ -38,6 +39,7 @@
 #include "worker/context/context.h"
 #include "worker/context/device_staging.h"
 #include "worker/context/point_to_point.h"
+#include "worker/context/ranges.h"
 #include "worker/context/repeated_call.h"
 #include "worker/context/scratch.h"
 #include "worker/context/started_calls.h"
@@ -52,6 +54,11 @@ struct muster_context_memory {
     struct muster_operation_group group; /* performs group steps in it */
     struct muster_group_memory *second;  /* owned: its part for calls in flight */
 };
+
+/* Such small buffers are parts of larger allocations, of which no process unmaps one and then gets
+ * memory of a device at the same address: a call on the buffer of the last one does not look again
+ * where it is. */
+enum { MUSTER_SMALL_BUFFER_BYTES = 4096 };
 
 struct muster_context {
     struct muster_fabric *fabric; /* borrowed */
@@ -69,6 +76,8 @@ struct muster_context {
     struct muster_started_calls started;              /* has a mutex of its own */
     pthread_mutex_t mutex;                            /* guards the creation of `messages` */
     _Atomic(struct muster_point_to_point *) messages; /* NULL: there has been none yet */
+    /* The last small buffer of a send and of a receive that proved to be memory of the host. */
+    _Atomic(const void *) host_buffers[2];
     struct muster_turns turns;      /* the caller that has the turn owns what follows */
     uint64_t sequence;              /* of the last operation */
     struct muster_request_key *key; /* room for the key of any request */
@@ -78,7 +87,7 @@ struct muster_context {
     struct muster_tuning tuning;
     struct muster_scratch scratch;
     struct muster_scratch staging;       /* of calls on memory of a device */
-    struct muster_bound_ranges ranges;   /* of the present call */
+    struct muster_call_ranges ranges;    /* of the present call */
     struct muster_context_memory shared; /* shared.memory is NULL where the ranks share none */
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];

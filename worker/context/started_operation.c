@@ -20,7 +20,7 @@ void muster_started_call_free(struct muster_started_call *call)
     free(call->device);
     free(call->inputs);
     free(call->outputs);
-    muster_bound_ranges_finish(&call->ranges);
+    muster_call_ranges_finish(&call->ranges);
     free(call->own.key);
     free(call->message);
     free(call);
