@@ -3,6 +3,7 @@
 #include "rendezvous/horovod/horovod.h"
 #include "rendezvous/http/http.h"
 #include "rendezvous/http/listen.h"
+#include "rendezvous/musterd_log.h"
 #include "rendezvous/musterd_options.h"
 #include "rendezvous/store/store.h"
 #include "worker/base/cleanup.h"
@@ -75,6 +76,9 @@ int main(int argc, char **argv)
     enum muster_log_level level;
     if (options.log != NULL && muster_log_parse_level(options.log, &level) == MUSTER_OK) {
         muster_log_set_level(level);
+    }
+    if (options.log_json) {
+        muster_log_set_writer(muster_musterd_log_json);
     }
     /* Blocked, so that only sigwait() receives them. */
     sigset_t signals;

@@ -117,6 +117,7 @@ muster_status muster_records_add(struct muster_membership *membership,
         return muster_error_set(MUSTER_FATAL, "no memory for member %s", info->id);
     }
     member->phase = MUSTER_MEMBER_ARRIVED;
+    member->joined_ms = m->now_ms;
     member->arrival = m->arrivals++;
     member->seniority = MUSTER_NEWCOMER;
     m->listed[m->count++] = member;

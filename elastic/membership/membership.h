@@ -197,6 +197,7 @@ struct muster_member_view {
     bool suspected;
     uint32_t rank; /* ACTIVE and AWAITED: in the last generation; else UINT32_MAX */
     uint64_t progress;
+    int64_t joined_ms;    /* its first Join */
     int64_t last_seen_ms; /* last sign of life */
 };
 

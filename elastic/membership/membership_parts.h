@@ -25,6 +25,7 @@ struct muster_member {
     enum muster_member_phase phase;
     struct muster_member_info *info; /* owned; NULL once it is gone */
     struct muster_signs signs;
+    int64_t joined_ms;   /* its first Join */
     uint64_t arrival;    /* its number among all members, by first Join */
     uint64_t seniority;  /* its number by first generation; MUSTER_NEWCOMER before that */
     uint64_t generation; /* the last one it was in; 0: none */

@@ -46,6 +46,7 @@ static struct muster_member_view view_of(const struct muster_member *member)
         .suspected = muster_liveness_suspected(&member->signs),
         .rank = member->phase == MUSTER_MEMBER_ARRIVED ? UINT32_MAX : member->rank,
         .progress = member->signs.progress,
+        .joined_ms = member->joined_ms,
         .last_seen_ms = member->signs.last_seen_ms,
     };
 }

@@ -55,6 +55,7 @@ static struct muster_snapshot_record member_record(const struct muster_member *m
 {
     struct muster_snapshot_record record = {
         .kind = member->info != NULL ? MUSTER_SNAPSHOT_MEMBER : MUSTER_SNAPSHOT_GONE,
+        .now_ms = member->joined_ms,
         .phase = member->phase,
         .signs = member->signs,
         .arrival = member->arrival,
@@ -233,6 +234,7 @@ static muster_status restore_member(struct muster_membership *m,
     /* Through AWAITED: the count of survivors depends on the seniority of a member that is ARRIVED,
      * which is set only now. */
     muster_records_set_phase(m, member, MUSTER_MEMBER_AWAITED);
+    member->joined_ms = record->now_ms;
     member->arrival = record->arrival;
     member->seniority = record->seniority;
     member->generation = record->generation;

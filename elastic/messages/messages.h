@@ -188,7 +188,8 @@ struct muster_job_request {
 struct muster_job_member {
     struct muster_member_info info; /* addresses are not sent */
     enum muster_member_phase phase;
-    int32_t rank;
+    int32_t rank, local_rank, cross_rank; /* in the last generation; -1: none */
+    int64_t joined_ms;                    /* since the job began */
     uint64_t progress, silent_ms;
     bool suspected, leave_asked;
 };
@@ -199,6 +200,7 @@ struct muster_job_response {
     char why[MUSTER_WHY_SIZE];
     uint64_t generation;
     uint32_t min_size, max_size, target_size;
+    int64_t now_ms; /* since the job began */
     bool pending;
     uint32_t member_count, generation_count, departure_count;
     struct muster_job_member *members;            /* owned */

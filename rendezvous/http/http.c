@@ -64,6 +64,7 @@ static enum MHD_Result send_response(const struct muster_http_request *request, 
 static enum MHD_Result send_refusal(const struct muster_http_request *request)
 {
     struct muster_http_refusal refusal = request->refusal;
+    muster_status_count_refusal(request->http->service, refusal.code);
     return send_response(request, refusal.http,
                          muster_rpc_response_error(refusal.code, "%s", refusal.what));
 }
@@ -191,12 +192,18 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
             return MHD_NO;
         }
         bool horovod = request->http->horovod != NULL && muster_horovod_path_is(url);
-        request->refusal = horovod
-                               ? muster_http_check_horovod(connection, url, http_method, request)
-                               : muster_http_check_head(connection, url, http_method, request);
-        return muster_http_body_length(connection) > MUSTER_HTTP_DRAIN_MAX_BYTES
-                   ? send_refusal(request)
-                   : MHD_YES;
+        if (horovod) {
+            request->refusal = muster_http_check_horovod(connection, url, http_method, request);
+        } else if (!muster_http_check_page(url, http_method, request)) {
+            request->refusal = muster_http_check_head(connection, url, http_method, request);
+        }
+        if (muster_http_body_length(connection) <= MUSTER_HTTP_DRAIN_MAX_BYTES) {
+            return MHD_YES;
+        }
+        if (request->refusal.http == 0) { /* a GET with such a body */
+            request->refusal = muster_http_refuse_body();
+        }
+        return send_refusal(request);
     }
     if (*data_size > 0) {
         bool appended = append_body(request, data, *data_size);
@@ -209,7 +216,10 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     if (request->refusal.http == 0 && request->is_get) {
         request->refusal = muster_http_read_query(connection, request);
     }
-    return request->refusal.http == 0 ? call(request) : send_refusal(request);
+    if (request->refusal.http != 0) {
+        return send_refusal(request);
+    }
+    return request->is_page ? muster_http_send_page(request) : call(request);
 }
 
 /* libmicrohttpd calls this when a request has ended, in whatever way. */

@@ -6,6 +6,7 @@
 #include "rendezvous/http/connections.h"
 #include "rendezvous/http/http.h"
 #include "rendezvous/routes/rpc.h"
+#include "rendezvous/routes/status_paths.h"
 #include "worker/base/thread.h"
 
 #include <microhttpd.h>
@@ -42,6 +43,8 @@ struct muster_http_request {
     struct muster_connection *socket;
     enum muster_rpc_method method;
     bool is_get;
+    bool is_page; /* its path is no method's: page */
+    enum muster_status_path page;
     char *horovod_path; /* owned; NULL: it is a request of the Connect protocol */
     enum muster_horovod_method horovod_method;
     struct muster_http_refusal refusal; /* sent when the body has been read */
@@ -57,6 +60,11 @@ struct muster_http_request {
 struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,
                                                   const char *url, const char *http_method,
                                                   struct muster_http_request *request);
+
+/* Whether it is a GET of a path that answers with text: sets request->page. */
+bool muster_http_check_page(const char *url, const char *http_method,
+                            struct muster_http_request *request);
+enum MHD_Result muster_http_send_page(struct muster_http_request *request);
 
 /* The Content-Length; 0: none. */
 uint64_t muster_http_body_length(struct MHD_Connection *connection);

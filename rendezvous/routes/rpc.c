@@ -53,8 +53,8 @@ static bool token_valid(const char *token)
 }
 
 /* What is the same for all methods, then the route. */
-bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_request *request,
-                       struct muster_held_request *held, struct muster_rpc_response *ret_response)
+static bool handle(struct muster_service *service, const struct muster_rpc_request *request,
+                   struct muster_held_request *held, struct muster_rpc_response *ret_response)
 {
     if (request->token != NULL && !token_valid(request->token)) {
         *ret_response =
@@ -76,6 +76,16 @@ bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_r
     json_decref(json);
     if (answered) {
         *ret_response = call.response;
+    }
+    return answered;
+}
+
+bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_request *request,
+                       struct muster_held_request *held, struct muster_rpc_response *ret_response)
+{
+    bool answered = handle(service, request, held, ret_response);
+    if (answered) { /* else it is counted when its response is ready */
+        muster_metrics_response(&service->metrics, request->method, ret_response->code);
     }
     return answered;
 }

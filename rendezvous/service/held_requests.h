@@ -46,6 +46,7 @@ struct muster_held_request {
     muster_respond_function respond;
     struct muster_held_id id;
     const struct muster_held_kind *kind;
+    enum muster_rpc_method method;
     uint64_t generation;                /* Watch, Wait */
     bool pending_known, leave_known;    /* Watch */
     char key[MUSTER_KEY_MAX_BYTES + 1]; /* Wait */

@@ -63,6 +63,9 @@ struct muster_store_ops {
     /* Removes the job with its events and values. */
     muster_status (*remove)(struct muster_store *store, const char *job);
 
+    /* Writes something that changes nothing: MUSTER_OK says that an event could be stored now. */
+    muster_status (*probe)(struct muster_store *store);
+
     /* Reads everything. Called before the other functions. */
     muster_status (*load)(struct muster_store *store, const struct muster_store_reader *reader);
 

@@ -23,6 +23,10 @@ enum {
     SCHEMA_VERSION = 1,
 };
 
+/* Writes the page that has the version: as much as SQLite needs for an event at least. */
+#define PROBE_TEXT "PRAGMA user_version = 1"
+_Static_assert(SCHEMA_VERSION == 1, "PROBE_TEXT has the number");
+
 enum statement {
     BEGIN,
     COMMIT,
@@ -34,6 +38,7 @@ enum statement {
     REMOVE_VALUES,
     REMOVE_EVENTS,
     REMOVE_JOB,
+    PROBE,
     LOAD_JOBS,
     LOAD_EVENTS,
     LOAD_VALUES,
@@ -55,6 +60,7 @@ static const char *const statement_texts[STATEMENT_COUNT] = {
     [REMOVE_VALUES] = "DELETE FROM value WHERE job = " JOB_ID,
     [REMOVE_EVENTS] = "DELETE FROM events WHERE job = " JOB_ID,
     [REMOVE_JOB] = "DELETE FROM jobs WHERE name = ?1",
+    [PROBE] = PROBE_TEXT,
     [LOAD_JOBS] = "SELECT id, name, token, link_token FROM jobs ORDER BY id",
     [LOAD_EVENTS] = "SELECT sequence, event FROM events WHERE job = ?1 ORDER BY sequence",
     [LOAD_VALUES] = "SELECT generation, key, value FROM value WHERE job = ?1",
@@ -314,6 +320,14 @@ static muster_status read_job(struct sqlite_store *store, sqlite3_stmt *row,
 }
 
 /* Without the lock: no other function is called before load has returned. */
+static muster_status probe(struct muster_store *base)
+{
+    struct sqlite_store *store = sqlite_store_of(base);
+    AUTO_LOCK(&store->mutex);
+    TRY(check_file_unchanged(store));
+    return run(store, PROBE);
+}
+
 static muster_status load(struct muster_store *base, const struct muster_store_reader *reader)
 {
     return each_row(sqlite_store_of(base), LOAD_JOBS, read_job, reader);
@@ -338,6 +352,7 @@ static const struct muster_store_ops sqlite_ops = {
     .put = put,
     .drop_values = drop_values,
     .remove = remove_job,
+    .probe = probe,
     .load = load,
     .close = close_store,
 };

@@ -43,7 +43,8 @@ RULES = {
                            " elastic/messages/messages.h rendezvous/service/held_requests.h rendezvous/service/rpc_call.h"
                            " rendezvous/service/clock_thread.h",
     "rendezvous/http/": "worker/muster.h worker/base/ elastic/messages/ rendezvous/service/musterd_service.h"
-                        " rendezvous/service/held_requests.h rendezvous/routes/rpc.h rendezvous/horovod/horovod.h",
+                        " rendezvous/service/held_requests.h rendezvous/routes/rpc.h rendezvous/routes/status_paths.h"
+                        " rendezvous/horovod/horovod.h",
     "rendezvous/": "worker/muster.h worker/base/ rendezvous/store/store.h rendezvous/service/musterd_service.h"
                    " rendezvous/http/ rendezvous/horovod/horovod.h",
     "worker/base/": "worker/muster.h",

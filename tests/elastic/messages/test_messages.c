@@ -309,6 +309,7 @@ static struct muster_job_response any_job(void)
     job.min_size = any32();
     job.max_size = any32();
     job.target_size = any32();
+    job.now_ms = (int64_t)any64();
     job.pending = below(2) == 0;
     job.member_count = below(4);
     job.generation_count = below(4);
@@ -325,6 +326,9 @@ static struct muster_job_response any_job(void)
         member->info.state_version = any64();
         member->phase = (enum muster_member_phase)(1 + below(3));
         member->rank = (int32_t)any32();
+        member->local_rank = (int32_t)any32();
+        member->cross_rank = (int32_t)any32();
+        member->joined_ms = (int64_t)any64();
         member->progress = any64();
         member->silent_ms = any64();
         member->suspected = below(2) == 0;

@@ -73,6 +73,12 @@ static muster_status remove_job(struct muster_store *store, const char *job)
     return under(store)->ops->remove(under(store), job);
 }
 
+static muster_status probe(struct muster_store *store)
+{
+    return is_full(store) ? muster_error_set(MUSTER_RETRY, "store test: no space")
+                          : under(store)->ops->probe(under(store));
+}
+
 static muster_status load(struct muster_store *store, const struct muster_store_reader *reader)
 {
     return under(store)->ops->load(under(store), reader);
@@ -90,6 +96,7 @@ static const struct muster_store_ops full_ops = {
     .put = put,
     .drop_values = drop_values,
     .remove = remove_job,
+    .probe = probe,
     .load = load,
     .close = close_store,
 };
