@@ -118,6 +118,9 @@ static bool append_body(struct muster_http_request *request, const char *data, s
     if (muster_clock_ns() > request->deadline_ns || needed > MUSTER_HTTP_DRAIN_MAX_BYTES) {
         return false;
     }
+    if (request->refusal.http == 0 && request->is_get) {
+        request->refusal = muster_http_refuse_get_body();
+    }
     if (request->refusal.http == 0 && needed > MUSTER_BODY_MAX_BYTES) {
         request->refusal = muster_http_refuse_body();
     }

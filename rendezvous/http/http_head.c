@@ -55,6 +55,12 @@ struct muster_http_refusal muster_http_refuse_body(void)
                   "the body is longer than 262144 bytes");
 }
 
+struct muster_http_refusal muster_http_refuse_get_body(void)
+{
+    return refuse(MHD_HTTP_BAD_REQUEST, MUSTER_RPC_INVALID_ARGUMENT,
+                  "a GET has no body: its message is in the query");
+}
+
 static struct muster_http_refusal check_post(struct MHD_Connection *connection)
 {
     if (!is_json(header(connection, "Content-Type"))) {

@@ -58,8 +58,10 @@ struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connect
 uint64_t muster_http_body_length(struct MHD_Connection *connection);
 /* Of a body that is too long. */
 struct muster_http_refusal muster_http_refuse_body(void);
+/* Of a body that a GET has. */
+struct muster_http_refusal muster_http_refuse_get_body(void);
 
-/* Sets request->body from the query of a GET. */
+/* Sets request->body, which is NULL, from the query of a GET. */
 struct muster_http_refusal muster_http_read_query(struct MHD_Connection *connection,
                                                   struct muster_http_request *request);
 
