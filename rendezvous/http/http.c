@@ -19,17 +19,37 @@ enum {
 
 /* Responses ----------------------------------------------------------------------------------- */
 
-static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned http, char *text,
-                                 size_t size_bytes, enum MHD_ResponseMemoryMode mode)
+/* Takes the text of the response; it is JSON, or, without memory for it, a constant that is. */
+static struct MHD_Response *create_response(struct muster_rpc_response rpc)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(size_bytes, text, mode);
+    static char no_memory[] = "{\"code\":\"internal\",\"message\":\"no memory\"}";
+    struct MHD_Response *response =
+        rpc.body != NULL
+            ? MHD_create_response_from_buffer(rpc.size_bytes, rpc.body, MHD_RESPMEM_MUST_FREE)
+            : MHD_create_response_from_buffer(sizeof no_memory - 1, no_memory,
+                                              MHD_RESPMEM_PERSISTENT);
     if (response == NULL) {
-        if (mode == MHD_RESPMEM_MUST_FREE) {
-            free(text);
-        }
-        return MHD_NO;
+        free(rpc.body);
+        return NULL;
     }
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+    return response;
+}
+
+/* closes: the connection cannot be used again. */
+static enum MHD_Result send_response(struct MHD_Connection *connection, unsigned http,
+                                     struct muster_rpc_response rpc, bool closes)
+{
+    struct MHD_Response *response = create_response(rpc);
+    if (response == NULL) {
+        return MHD_NO;
+    }
+    if (rpc.body == NULL) {
+        http = MHD_HTTP_INTERNAL_SERVER_ERROR;
+    }
+    if (closes) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    }
     if (http == MHD_HTTP_METHOD_NOT_ALLOWED) {
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "POST");
     }
@@ -41,22 +61,12 @@ static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned htt
     return result;
 }
 
-static enum MHD_Result send_response(struct MHD_Connection *connection, unsigned http,
-                                     struct muster_rpc_response response)
-{
-    static char no_memory[] = "{\"code\":\"internal\",\"message\":\"no memory\"}";
-    if (response.body == NULL) {
-        return send_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, no_memory,
-                         sizeof no_memory - 1, MHD_RESPMEM_PERSISTENT);
-    }
-    return send_text(connection, http, response.body, response.size_bytes, MHD_RESPMEM_MUST_FREE);
-}
-
 static enum MHD_Result send_refusal(struct MHD_Connection *connection,
                                     struct muster_http_refusal refusal)
 {
     return send_response(connection, refusal.http,
-                         muster_rpc_response_error(refusal.code, "%s", refusal.what));
+                         muster_rpc_response_error(refusal.code, "%s", refusal.what),
+                         refusal.at_once);
 }
 
 /* The service's respond function: from any thread, once for each request that was held. */
@@ -77,7 +87,7 @@ static enum MHD_Result send_held(struct muster_http_request *request)
 {
     struct muster_rpc_response response = request->response;
     request->response.body = NULL;
-    return send_response(request->connection, muster_rpc_code_http(response.code), response);
+    return send_response(request->connection, muster_rpc_code_http(response.code), response, false);
 }
 
 /* Requests ------------------------------------------------------------------------------------ */
@@ -97,7 +107,8 @@ static enum MHD_Result call(struct muster_http_request *request)
     request->stage = MUSTER_HTTP_CALLED;
     request->held.respond = respond_held;
     if (muster_rpc_handle(request->http->service, &rpc, &request->held, &response)) {
-        return send_response(request->connection, muster_rpc_code_http(response.code), response);
+        return send_response(request->connection, muster_rpc_code_http(response.code), response,
+                             false);
     }
     AUTO_LOCK(&request->mutex);
     if (request->stage == MUSTER_HTTP_ANSWERED) {
@@ -167,7 +178,6 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
                               const char *http_method, const char *version, const char *data,
                               size_t *data_size, void **context)
 {
-    (void)version;
     struct muster_http_request *request = *context;
     if (request == NULL) {
         request = create_request(user, connection);
@@ -175,10 +185,11 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
         if (request == NULL) {
             return MHD_NO;
         }
-        request->refusal = muster_http_check_head(connection, url, http_method, request);
-        return muster_http_body_length(connection) > MUSTER_HTTP_DRAIN_MAX_BYTES
-                   ? send_refusal(connection, request->refusal)
-                   : MHD_YES;
+        request->refusal = muster_http_check_framing(connection, version);
+        if (request->refusal.http == 0) {
+            request->refusal = muster_http_check_head(connection, url, http_method, request);
+        }
+        return request->refusal.at_once ? send_refusal(connection, request->refusal) : MHD_YES;
     }
     if (*data_size > 0) {
         bool appended = append_body(request, data, *data_size);

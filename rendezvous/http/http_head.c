@@ -42,7 +42,7 @@ static bool is_plain(const char *encoding)
     return encoding == NULL || encoding[0] == '\0' || strcasecmp(encoding, "identity") == 0;
 }
 
-uint64_t muster_http_body_length(struct MHD_Connection *connection)
+static uint64_t body_length(struct MHD_Connection *connection)
 {
     const char *length = header(connection, "Content-Length");
     return length != NULL ? strtoull(length, NULL, 10) : 0;
@@ -71,7 +71,7 @@ static struct muster_http_refusal check_post(struct MHD_Connection *connection)
         return refuse(MHD_HTTP_NOT_IMPLEMENTED, MUSTER_RPC_UNIMPLEMENTED,
                       "Content-Encoding: only identity");
     }
-    if (muster_http_body_length(connection) > MUSTER_BODY_MAX_BYTES) {
+    if (body_length(connection) > MUSTER_BODY_MAX_BYTES) {
         return muster_http_refuse_body();
     }
     return refuse(0, MUSTER_RPC_OK, "");
@@ -104,9 +104,9 @@ static bool timeout_valid(const char *timeout)
 
 /* Path and HTTP method first, then the headers of the Connect protocol, then those of POST or GET.
  */
-struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,
-                                                  const char *url, const char *http_method,
-                                                  struct muster_http_request *request)
+static struct muster_http_refusal check_head(struct MHD_Connection *connection, const char *url,
+                                             const char *http_method,
+                                             struct muster_http_request *request)
 {
     if (strncmp(url, path_prefix, sizeof path_prefix - 1) != 0 ||
         !muster_rpc_find_method(url + sizeof path_prefix - 1, &request->method)) {
@@ -129,6 +129,15 @@ struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connect
                       "Connect-Timeout-Ms: 1 to 10 digits");
     }
     return request->is_get ? check_get(connection) : check_post(connection);
+}
+
+struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,
+                                                  const char *url, const char *http_method,
+                                                  struct muster_http_request *request)
+{
+    struct muster_http_refusal refusal = check_head(connection, url, http_method, request);
+    refusal.at_once = refusal.http != 0 && body_length(connection) > MUSTER_HTTP_DRAIN_MAX_BYTES;
+    return refusal;
 }
 
 /* The message is plain JSON, or base64 if the query says so. */

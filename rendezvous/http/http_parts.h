@@ -1,4 +1,4 @@
-/* The server and one of its requests, shared by http.c and http_head.c. */
+/* The server and one of its requests, shared by the files of this folder. */
 #ifndef MUSTER_RENDEZVOUS_HTTP_HTTP_PARTS_H
 #define MUSTER_RENDEZVOUS_HTTP_HTTP_PARTS_H
 
@@ -31,6 +31,7 @@ struct muster_http_refusal {
     unsigned http;
     enum muster_rpc_code code;
     const char *what;
+    bool at_once; /* the rest of the request is not read, and the connection is closed */
 };
 
 struct muster_http_request {
@@ -49,13 +50,15 @@ struct muster_http_request {
     struct muster_rpc_response response; /* body owned */
 };
 
+/* Refuses a head that does not say clearly where the request ends and for which host it is. */
+struct muster_http_refusal muster_http_check_framing(struct MHD_Connection *connection,
+                                                     const char *version);
+
 /* Checks the head of a request, and sets its method. */
 struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,
                                                   const char *url, const char *http_method,
                                                   struct muster_http_request *request);
 
-/* The Content-Length; 0: none. */
-uint64_t muster_http_body_length(struct MHD_Connection *connection);
 /* Of a body that is too long. */
 struct muster_http_refusal muster_http_refuse_body(void);
 /* Of a body that a GET has. */
