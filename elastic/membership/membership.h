@@ -235,6 +235,9 @@ enum muster_job_phase muster_membership_phase(const struct muster_membership *me
 const char *muster_membership_why(const struct muster_membership *membership); /* of the phase */
 struct muster_job_settings muster_membership_settings(const struct muster_membership *membership);
 /* The last formed generation, running or revoked. */
+/* How many Resizes the job has accepted. A launcher starts the workers that are missing after each,
+ * also after one to the size that the job aims at already. */
+uint64_t muster_membership_resizes(const struct muster_membership *membership);
 struct muster_generation_view
 muster_membership_generation(const struct muster_membership *membership);
 /* True if newcomers have settled, so that all members are to join again at their next commit.

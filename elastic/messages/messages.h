@@ -199,6 +199,7 @@ struct muster_job_response {
     char why[MUSTER_WHY_SIZE];
     uint64_t generation;
     uint32_t min_size, max_size, target_size;
+    uint64_t resizes;
     bool pending;
     uint32_t member_count, generation_count, departure_count;
     struct muster_job_member *members;            /* owned */

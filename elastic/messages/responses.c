@@ -269,6 +269,7 @@ static const struct muster_field job_fields[] = {
     FIELD(muster_job_response, "minSize", UINT32, min_size),
     FIELD(muster_job_response, "maxSize", UINT32, max_size),
     FIELD(muster_job_response, "targetSize", UINT32, target_size),
+    FIELD(muster_job_response, "resizes", UINT64, resizes),
     FIELD(muster_job_response, "pending", BOOL, pending),
     LIST_FIELD(muster_job_response, "members", members, member_count, job_member),
     LIST_FIELD(muster_job_response, "generations", generations, generation_count,

@@ -309,6 +309,7 @@ static struct muster_job_response any_job(void)
     job.min_size = any32();
     job.max_size = any32();
     job.target_size = any32();
+    job.resizes = any64();
     job.pending = below(2) == 0;
     job.member_count = below(4);
     job.generation_count = below(4);
