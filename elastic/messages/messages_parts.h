@@ -24,7 +24,9 @@ enum muster_field_kind {                       /* C type in the value; JSON */
                          MUSTER_FIELD_WORD,    /* an enum; its name in words */
                          MUSTER_FIELD_TEXTS,   /* char[max][size], and its uint32_t count; array */
                          MUSTER_FIELD_NUMBERS, /* owned uint32_t *, and its uint32_t count; array */
-                         MUSTER_FIELD_BYTES,   /* owned void *, and its size_t size; base64 */
+                         MUSTER_FIELD_OWNED_TEXTS, /* owned char (*)[size], and its uint32_t count;
+                                                      array */
+                         MUSTER_FIELD_BYTES,       /* owned void *, and its size_t size; base64 */
                          MUSTER_FIELD_LIST, /* owned array of structs, and its uint32_t count; array
                                                of objects */
                          MUSTER_FIELD_PART, /* fields of the same struct; object */
@@ -35,6 +37,7 @@ enum muster_text_rule {
     MUSTER_TEXT_REQUIRED, /* not empty */
     MUSTER_TEXT_JOB,
     MUSTER_TEXT_UUID,
+    MUSTER_TEXT_UUID_OR_NONE,
 };
 
 struct muster_service_message;

@@ -155,7 +155,7 @@ void muster_join_response_finish(struct muster_join_response *value)
     muster_message_finish(&join_formed, value);
 }
 
-/* Watches, values, errors --------------------------------------------------------------------- */
+/* Watches, errors ----------------------------------------------------------------------------- */
 
 static const struct muster_field watch_fields[] = {
     FIELD(muster_watch_response, "revoked", BOOL, revoked),
@@ -166,19 +166,6 @@ static const struct muster_field watch_fields[] = {
 static const struct muster_service_message watch_response =
     MESSAGE(muster_watch_response, watch_fields);
 DEFINE_MESSAGE(watch_response, muster_watch_response, watch_response)
-
-static const struct muster_field value_fields[] = {
-    FIELD(muster_value_response, "value", BYTES, value, .size_bytes = MUSTER_VALUE_MAX_BYTES,
-          .count_offset = offsetof(struct muster_value_response, value_size)),
-};
-static const struct muster_service_message value_response =
-    MESSAGE(muster_value_response, value_fields);
-DEFINE_MESSAGE(value_response, muster_value_response, value_response)
-
-void muster_value_response_finish(struct muster_value_response *value)
-{
-    muster_message_finish(&value_response, value);
-}
 
 static const struct muster_field error_fields[] = {
     FIELD(muster_rpc_error, "message", LINE, message,

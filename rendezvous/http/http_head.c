@@ -117,7 +117,7 @@ static struct muster_http_refusal check_head(struct MHD_Connection *connection, 
     if (!(request->is_get && muster_rpc_is_safe(request->method)) &&
         strcmp(http_method, MHD_HTTP_METHOD_POST) != 0) {
         return refuse(MHD_HTTP_METHOD_NOT_ALLOWED, MUSTER_RPC_UNIMPLEMENTED,
-                      "use POST (GetJob, ListJobs and Get may be a GET)");
+                      "use POST (GetJob, ListJobs, Get and CountKeys may be a GET)");
     }
     const char *version = header(connection, "Connect-Protocol-Version");
     if (version != NULL && strcmp(version, "1") != 0) {

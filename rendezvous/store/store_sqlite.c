@@ -20,7 +20,7 @@
 
 enum {
     APPLICATION_ID = 0x6d757374, /* "must", in the file's header */
-    SCHEMA_VERSION = 1,
+    SCHEMA_VERSION = 2,
 };
 
 enum statement {
@@ -30,6 +30,7 @@ enum statement {
     INSERT_JOB,
     INSERT_EVENT,
     PUT_VALUE,
+    REMOVE_VALUE,
     DROP_VALUES,
     REMOVE_VALUES,
     REMOVE_EVENTS,
@@ -50,6 +51,7 @@ static const char *const statement_texts[STATEMENT_COUNT] = {
     [PUT_VALUE] =
         "INSERT OR REPLACE INTO value (job, generation, key, value) "
         "VALUES (" JOB_ID ", ?2, ?3, ?4)",
+    [REMOVE_VALUE] = "DELETE FROM value WHERE job = " JOB_ID " AND generation = ?2 AND key = ?3",
     [DROP_VALUES] =
         "DELETE FROM value WHERE job = " JOB_ID " AND generation > 0 AND generation < ?2",
     [REMOVE_VALUES] = "DELETE FROM value WHERE job = " JOB_ID,
@@ -226,6 +228,18 @@ static muster_status put(struct muster_store *base, const char *job, uint64_t ge
     return run(store, PUT_VALUE);
 }
 
+static muster_status remove_value(struct muster_store *base, const char *job, uint64_t generation,
+                                  const char *key)
+{
+    struct sqlite_store *store = sqlite_store_of(base);
+    TRY(check_file_unchanged(store));
+    AUTO_LOCK(&store->mutex);
+    (void)bind_text(store, REMOVE_VALUE, 1, job);
+    (void)bind_number(store, REMOVE_VALUE, 2, generation);
+    (void)bind_text(store, REMOVE_VALUE, 3, key);
+    return run(store, REMOVE_VALUE);
+}
+
 static muster_status drop_values(struct muster_store *base, const char *job,
                                  uint64_t below_generation)
 {
@@ -336,6 +350,7 @@ static const struct muster_store_ops sqlite_ops = {
     .append = append,
     .replace = replace,
     .put = put,
+    .remove_value = remove_value,
     .drop_values = drop_values,
     .remove = remove_job,
     .load = load,

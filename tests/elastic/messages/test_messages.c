@@ -212,6 +212,17 @@ static void values_survive_the_trip(void **state)
         FILL(value.key, 1);
         value.timeout_ms = below(MUSTER_WAIT_MAX_MS + 1);
         value.value_size = below(sizeof bytes + 1);
+        value.expected = bytes;
+        value.expected_size = below(sizeof bytes + 1);
+        value.amount = (int64_t)any64();
+        char keys[3][MUSTER_KEY_MAX_BYTES + 1] = {0};
+        value.keys = keys;
+        value.key_count = below(4);
+        for (uint32_t k = 0; k < value.key_count; k++) {
+            FILL(keys[k], 1);
+        }
+        (void)snprintf(value.request_id, sizeof value.request_id, "%s",
+                       i % 2 == 0 ? "" : "01234567-89ab-4def-8123-456789abcdef");
 
         struct muster_value_request back;
         json_t *json = trip(muster_value_request_encode(&value));
@@ -222,6 +233,15 @@ static void values_survive_the_trip(void **state)
         assert_true(back.generation == value.generation && back.timeout_ms == value.timeout_ms);
         assert_int_equal(back.value_size, value.value_size);
         assert_true(back.value_size == 0 || memcmp(back.value, bytes, back.value_size) == 0);
+        assert_int_equal(back.expected_size, value.expected_size);
+        assert_true(back.expected_size == 0 ||
+                    memcmp(back.expected, bytes, back.expected_size) == 0);
+        assert_true(back.amount == value.amount);
+        assert_string_equal(back.request_id, value.request_id);
+        assert_int_equal(back.key_count, value.key_count);
+        for (uint32_t k = 0; k < back.key_count; k++) {
+            assert_string_equal(back.keys[k], keys[k]);
+        }
 
         struct muster_value_response answer = {.value_size = value.value_size, .value = bytes};
         struct muster_value_response answer_back;
