@@ -99,7 +99,7 @@ bool muster_job_name_valid(const char *name);
 struct muster_join_request {
     char job[MUSTER_JOB_NAME_SIZE];
     struct muster_member_info info;
-    uint32_t min_size, max_size, target_size;
+    uint32_t min_size, max_size, target_size, wire_version;
 };
 
 struct muster_wire_peer {
@@ -233,7 +233,7 @@ struct muster_job_response {
     enum muster_job_phase phase;
     char why[MUSTER_WHY_SIZE];
     uint64_t generation;
-    uint32_t min_size, max_size, target_size;
+    uint32_t min_size, max_size, target_size, wire_version;
     uint64_t resizes;
     bool pending;
     uint32_t member_count, generation_count, departure_count;

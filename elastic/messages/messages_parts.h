@@ -97,14 +97,16 @@ void muster_message_finish(const struct muster_service_message *message, void *v
         ADDRESSES_FIELD(type_, info.addresses, info.address_count),                              \
         FIELD(type_, "stateVersion", UINT64, info.state_version),                                \
         FIELD(type_, "generation", UINT64, info.generation),                                     \
-        FIELD(type_, "order", UINT32, info.order), FIELD(type_, "pid", UINT32, info.pid)
-#define SETTINGS_FIELDS(type_)                                    \
-    FIELD(type_, "minSize", UINT32, settings.min_size),           \
-        FIELD(type_, "maxSize", UINT32, settings.max_size),       \
-        FIELD(type_, "targetSize", UINT32, settings.target_size), \
-        FIELD(type_, "settleMs", UINT32, settings.settle_ms),     \
-        FIELD(type_, "leaseMs", UINT32, settings.lease_ms),       \
-        FIELD(type_, "arriveMs", UINT32, settings.arrive_ms),     \
+        FIELD(type_, "order", UINT32, info.order), FIELD(type_, "pid", UINT32, info.pid),        \
+        TEXT_FIELD(type_, "libraryVersion", info.library, ANY)
+#define SETTINGS_FIELDS(type_)                                      \
+    FIELD(type_, "minSize", UINT32, settings.min_size),             \
+        FIELD(type_, "maxSize", UINT32, settings.max_size),         \
+        FIELD(type_, "targetSize", UINT32, settings.target_size),   \
+        FIELD(type_, "wireVersion", UINT32, settings.wire_version), \
+        FIELD(type_, "settleMs", UINT32, settings.settle_ms),       \
+        FIELD(type_, "leaseMs", UINT32, settings.lease_ms),         \
+        FIELD(type_, "arriveMs", UINT32, settings.arrive_ms),       \
         FIELD(type_, "suspectMs", UINT32, settings.suspect_ms)
 
 #define MESSAGE(type_, fields_, ...)                                              \

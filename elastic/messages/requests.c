@@ -17,6 +17,7 @@ static const struct muster_field join_fields[] = {
     FIELD(muster_join_request, "minSize", UINT32, min_size),
     FIELD(muster_join_request, "maxSize", UINT32, max_size),
     FIELD(muster_join_request, "targetSize", UINT32, target_size),
+    FIELD(muster_join_request, "wireVersion", UINT32, wire_version),
 };
 static const struct muster_service_message join_request =
     MESSAGE(muster_join_request, join_fields, .sparse = true);

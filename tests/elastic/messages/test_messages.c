@@ -82,6 +82,7 @@ static void fill_info(struct muster_member_info *info)
     info->generation = any64();
     info->order = any32();
     info->pid = any32();
+    FILL(info->library, 0);
 }
 
 /* Encode, print, parse, decode: the same value, byte by byte. For messages without pointers. */
@@ -115,6 +116,7 @@ static void requests_survive_the_trip(void **state)
         fill_job(join.job);
         fill_info(&join.info);
         join.target_size = any32();
+        join.wire_version = any32();
         SAME_AFTER_A_TRIP(join_request, muster_join_request, join);
 
         struct muster_watch_request watch = {.generation = any64(), .progress = any64()};
@@ -189,6 +191,7 @@ static void events_survive_the_trip(void **state)
                 .min_size = any32(),
                 .max_size = any32(),
                 .target_size = any32(),
+                .wire_version = any32(),
                 .settle_ms = any32(),
                 .lease_ms = any32(),
                 .arrive_ms = any32(),
@@ -330,6 +333,7 @@ static struct muster_job_response any_job(void)
     job.max_size = any32();
     job.target_size = any32();
     job.resizes = any64();
+    job.wire_version = any32();
     job.pending = below(2) == 0;
     job.member_count = below(4);
     job.generation_count = below(4);
