@@ -122,6 +122,11 @@ static muster_status check_text(const struct muster_field *field, const char *te
                                 "%s: \"%s\": use 1 to %d letters, digits, '.', '_' and '-'",
                                 field->name, text, MUSTER_JOB_NAME_SIZE - 1);
     }
+    if (field->rule == MUSTER_TEXT_HOST && !muster_host_name_valid(text)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "%s: \"%s\": use letters, digits, '.', '_', '-' and ':'",
+                                field->name, text);
+    }
     bool is_named = text[0] != '\0' && field->rule == MUSTER_TEXT_UUID_OR_NONE;
     if ((is_named || field->rule == MUSTER_TEXT_UUID) && !is_uuid(text)) {
         return muster_error_set(MUSTER_INVALID, "%s: \"%s\": not a UUID", field->name, text);

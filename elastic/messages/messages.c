@@ -70,6 +70,14 @@ bool muster_job_name_valid(const char *name)
     return length > 0 && length < MUSTER_JOB_NAME_SIZE && name[length] == '\0';
 }
 
+bool muster_host_name_valid(const char *name)
+{
+    size_t length = strspn(name,
+                           "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                           "0123456789._-:");
+    return length > 0 && length < MUSTER_HOST_SIZE && name[length] == '\0';
+}
+
 /* jansson nests up to 2048 deep, which is more stack than a server's thread should risk. */
 static muster_status check_depth(const char *text, size_t size_bytes)
 {

@@ -96,6 +96,9 @@ const char *muster_rpc_method_name(enum muster_rpc_method method);
 /* True for 1 to 64 letters, digits, '.', '_', '-'. */
 bool muster_job_name_valid(const char *name);
 
+/* True for 1 to 63 letters, digits, '.', '_', '-' and ':', which addresses have. */
+bool muster_host_name_valid(const char *name);
+
 struct muster_join_request {
     char job[MUSTER_JOB_NAME_SIZE];
     struct muster_member_info info;

@@ -36,6 +36,7 @@ enum muster_text_rule {
     MUSTER_TEXT_ANY = 0,
     MUSTER_TEXT_REQUIRED, /* not empty */
     MUSTER_TEXT_JOB,
+    MUSTER_TEXT_HOST,
     MUSTER_TEXT_UUID,
     MUSTER_TEXT_UUID_OR_NONE,
 };

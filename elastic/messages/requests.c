@@ -13,7 +13,7 @@ static const char *const leave_words[] = {
 static const struct muster_field join_fields[] = {
     TEXT_FIELD(muster_join_request, "job", job, JOB),
     TEXT_FIELD(muster_join_request, "member", info.id, UUID),
-    INFO_FIELDS(muster_join_request, REQUIRED),
+    INFO_FIELDS(muster_join_request, HOST),
     FIELD(muster_join_request, "minSize", UINT32, min_size),
     FIELD(muster_join_request, "maxSize", UINT32, max_size),
     FIELD(muster_join_request, "targetSize", UINT32, target_size),

@@ -75,7 +75,11 @@ static void fill_addresses(char (*addresses)[MUSTER_MEMBER_ADDRESS_SIZE], uint32
 static void fill_info(struct muster_member_info *info)
 {
     fill_uuid(info->id);
-    FILL(info->host, 1);
+    static const char letters[] = "abcXYZ019._-:";
+    uint32_t length = 1 + below(MUSTER_HOST_SIZE - 1);
+    for (uint32_t i = 0; i < length; i++) {
+        info->host[i] = letters[below(sizeof letters - 1)];
+    }
     FILL(info->rack, 0);
     fill_addresses(info->addresses, &info->address_count);
     info->state_version = any64();
