@@ -64,6 +64,7 @@ struct muster_membership {
     uint64_t highest;         /* the highest generation number that this job or a joiner knows */
     int64_t last_newcomer_ms; /* when the last newcomer joined */
     bool newcomers_settled;   /* RUNNING: the next generation is to include them */
+    uint64_t resizes;         /* accepted so far, also those that changed no target */
     bool shrinking;           /* a Resize asks for fewer members than there are */
     bool finishing;           /* RUNNING: a member has finished */
     bool deserted;            /* ENDED: only because nobody was left */

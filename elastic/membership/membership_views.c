@@ -16,6 +16,11 @@ struct muster_job_settings muster_membership_settings(const struct muster_member
     return membership->settings;
 }
 
+uint64_t muster_membership_resizes(const struct muster_membership *membership)
+{
+    return membership->resizes;
+}
+
 struct muster_generation_view
 muster_membership_generation(const struct muster_membership *membership)
 {

@@ -38,7 +38,7 @@ struct muster_snapshot_record {
     /* JOB */
     enum muster_job_phase job_phase;
     bool begun, newcomers_settled, shrinking, finishing, deserted, why_open;
-    uint64_t arrivals, seniorities, highest;
+    uint64_t arrivals, seniorities, highest, resizes;
     int64_t last_newcomer_ms;
     uint64_t state_version;
     uint32_t state_source;

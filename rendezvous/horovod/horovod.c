@@ -72,7 +72,7 @@ static void handle_key(struct muster_horovod_call *call, struct muster_horovod_s
 static bool handle_gloo(struct muster_horovod_call *call)
 {
     struct muster_horovod_scopes *scopes = &call->job->lasting;
-    struct muster_horovod_worker *worker;
+    struct muster_horovod_worker *worker = NULL;
     if (is_of_round(call->path.scope)) {
         muster_status status = muster_horovod_job_worker(call->job, call->path.worker, &worker);
         if (status != MUSTER_OK) {
@@ -164,8 +164,8 @@ static int64_t tick(void *user)
     int64_t now_ns = muster_clock_ns();
     int64_t idle_ns = (int64_t)horovod->config.idle_ms * MUSTER_NS_PER_MS;
     int64_t wake_ns = now_ns + idle_ns;
-    struct muster_horovod_job *job;
-    struct muster_horovod_job *next;
+    struct muster_horovod_job *job = NULL;
+    struct muster_horovod_job *next = NULL;
     muster_mutex_lock(&horovod->mutex);
     HASH_ITER(hh, horovod->jobs, job, next)
     {

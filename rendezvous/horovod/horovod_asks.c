@@ -35,8 +35,8 @@ static muster_status parse_slot(const char *key, char ret_host[MUSTER_HOROVOD_HO
 /* A worker has one request: an older one of the same slot is answered. */
 static void end_older(struct muster_horovod_call *call, const char *host, uint32_t local_rank)
 {
-    struct muster_horovod_ask *ask;
-    struct muster_horovod_ask *next;
+    struct muster_horovod_ask *ask = NULL;
+    struct muster_horovod_ask *next = NULL;
     DL_FOREACH_SAFE(call->job->asks, ask, next)
     {
         if (ask->local_rank == local_rank && strcmp(ask->host, host) == 0) {

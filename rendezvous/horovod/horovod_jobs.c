@@ -97,8 +97,8 @@ muster_status muster_horovod_job_find(struct muster_horovod *horovod,
 
 static void remove_workers(struct muster_horovod_job *job, uint64_t keep_from_round)
 {
-    struct muster_horovod_worker *worker;
-    struct muster_horovod_worker *next;
+    struct muster_horovod_worker *worker = NULL;
+    struct muster_horovod_worker *next = NULL;
     HASH_ITER(hh, job->workers, worker, next)
     {
         if (worker->round < keep_from_round) {
@@ -244,8 +244,8 @@ void muster_horovod_job_form(struct muster_horovod_job *job, struct muster_ready
     note_newcomers(job);
     muster_log(MUSTER_LOG_INFO, "horovod job=%s round=%llu size=%u", job->name,
                (unsigned long long)job->rounds.running.number, job->rounds.running.plan.size);
-    struct muster_horovod_ask *ask;
-    struct muster_horovod_ask *next;
+    struct muster_horovod_ask *ask = NULL;
+    struct muster_horovod_ask *next = NULL;
     DL_FOREACH_SAFE(job->asks, ask, next)
     {
         struct muster_horovod_ranks ranks =

@@ -26,18 +26,38 @@ static const char *content_type(const struct muster_http_request *request, unsig
     return raw ? "application/octet-stream" : "application/json";
 }
 
-static enum MHD_Result send_text(const struct muster_http_request *request, unsigned http,
-                                 char *text, size_t size_bytes, enum MHD_ResponseMemoryMode mode)
+/* Takes the text of the response; it is JSON, or, without memory for it, a constant that is. */
+static struct MHD_Response *create_response(struct muster_rpc_response rpc)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(size_bytes, text, mode);
+    static char no_memory[] = "{\"code\":\"internal\",\"message\":\"no memory\"}";
+    struct MHD_Response *response =
+        rpc.body != NULL
+            ? MHD_create_response_from_buffer(rpc.size_bytes, rpc.body, MHD_RESPMEM_MUST_FREE)
+            : MHD_create_response_from_buffer(sizeof no_memory - 1, no_memory,
+                                              MHD_RESPMEM_PERSISTENT);
     if (response == NULL) {
-        if (mode == MHD_RESPMEM_MUST_FREE) {
-            free(text);
-        }
+        free(rpc.body);
+        return NULL;
+    }
+    return response;
+}
+
+/* closes: the connection cannot be used again. */
+static enum MHD_Result send_response(const struct muster_http_request *request, unsigned http,
+                                     struct muster_rpc_response rpc, bool closes)
+{
+    struct MHD_Response *response = create_response(rpc);
+    if (response == NULL) {
         return MHD_NO;
+    }
+    if (rpc.body == NULL) {
+        http = MHD_HTTP_INTERNAL_SERVER_ERROR;
     }
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
                                   content_type(request, http));
+    if (closes) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    }
     if (http == MHD_HTTP_METHOD_NOT_ALLOWED) {
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW,
                                       request->horovod_path != NULL ? "GET, PUT, DELETE" : "POST");
@@ -50,23 +70,13 @@ static enum MHD_Result send_text(const struct muster_http_request *request, unsi
     return result;
 }
 
-static enum MHD_Result send_response(const struct muster_http_request *request, unsigned http,
-                                     struct muster_rpc_response response)
-{
-    static char no_memory[] = "{\"code\":\"internal\",\"message\":\"no memory\"}";
-    if (response.body == NULL) {
-        return send_text(request, MHD_HTTP_INTERNAL_SERVER_ERROR, no_memory, sizeof no_memory - 1,
-                         MHD_RESPMEM_PERSISTENT);
-    }
-    return send_text(request, http, response.body, response.size_bytes, MHD_RESPMEM_MUST_FREE);
-}
-
 static enum MHD_Result send_refusal(const struct muster_http_request *request)
 {
     struct muster_http_refusal refusal = request->refusal;
     muster_status_count_refusal(request->http->service, refusal.code);
     return send_response(request, refusal.http,
-                         muster_rpc_response_error(refusal.code, "%s", refusal.what));
+                         muster_rpc_response_error(refusal.code, "%s", refusal.what),
+                         refusal.at_once);
 }
 
 /* The service's respond function: from any thread, once for each request that was held. */
@@ -87,7 +97,7 @@ static enum MHD_Result send_held(struct muster_http_request *request)
 {
     struct muster_rpc_response response = request->response;
     request->response.body = NULL;
-    return send_response(request, muster_rpc_code_http(response.code), response);
+    return send_response(request, muster_rpc_code_http(response.code), response, false);
 }
 
 /* Requests ------------------------------------------------------------------------------------ */
@@ -116,7 +126,7 @@ static enum MHD_Result call(struct muster_http_request *request)
     request->stage = MUSTER_HTTP_CALLED;
     request->held.respond = respond_held;
     if (call_service(request, &response)) {
-        return send_response(request, muster_rpc_code_http(response.code), response);
+        return send_response(request, muster_rpc_code_http(response.code), response, false);
     }
     AUTO_LOCK(&request->mutex);
     if (request->stage == MUSTER_HTTP_ANSWERED) {
@@ -136,6 +146,9 @@ static bool append_body(struct muster_http_request *request, const char *data, s
     size_t needed = request->size_bytes + size_bytes;
     if (muster_clock_ns() > request->deadline_ns || needed > MUSTER_HTTP_DRAIN_MAX_BYTES) {
         return false;
+    }
+    if (request->refusal.http == 0 && request->is_get) {
+        request->refusal = muster_http_refuse_get_body();
     }
     if (request->refusal.http == 0 && needed > MUSTER_BODY_MAX_BYTES) {
         request->refusal = muster_http_refuse_body();
@@ -177,13 +190,29 @@ static struct muster_http_request *create_request(struct muster_http *http,
     return request;
 }
 
+/* By the path: a request of Horovod's, a page, or a method of the service. */
+static struct muster_http_refusal check_head(struct muster_http_request *request, const char *url,
+                                             const char *http_method, const char *version)
+{
+    struct MHD_Connection *connection = request->connection;
+    struct muster_http_refusal refusal = muster_http_check_framing(connection, version);
+    if (refusal.http != 0) {
+        return refusal;
+    }
+    if (request->http->horovod != NULL && muster_horovod_path_is(url)) {
+        return muster_http_check_horovod(connection, url, http_method, request);
+    }
+    return muster_http_check_page(url, http_method, request)
+               ? refusal
+               : muster_http_check_head(connection, url, http_method, request);
+}
+
 /* libmicrohttpd calls this once for the head of a request, for each piece of its body, at its end,
  * and again when a suspended connection is resumed. */
 static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url,
                               const char *http_method, const char *version, const char *data,
                               size_t *data_size, void **context)
 {
-    (void)version;
     struct muster_http_request *request = *context;
     if (request == NULL) {
         request = create_request(user, connection);
@@ -191,19 +220,12 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
         if (request == NULL) {
             return MHD_NO;
         }
-        bool horovod = request->http->horovod != NULL && muster_horovod_path_is(url);
-        if (horovod) {
-            request->refusal = muster_http_check_horovod(connection, url, http_method, request);
-        } else if (!muster_http_check_page(url, http_method, request)) {
-            request->refusal = muster_http_check_head(connection, url, http_method, request);
-        }
-        if (muster_http_body_length(connection) <= MUSTER_HTTP_DRAIN_MAX_BYTES) {
-            return MHD_YES;
-        }
-        if (request->refusal.http == 0) { /* a GET with such a body */
+        request->refusal = check_head(request, url, http_method, version);
+        bool too_long = muster_http_body_length(connection) > MUSTER_HTTP_DRAIN_MAX_BYTES;
+        if (too_long && request->refusal.http == 0) { /* a GET with such a body */
             request->refusal = muster_http_refuse_body();
         }
-        return send_refusal(request);
+        return too_long || request->refusal.at_once ? send_refusal(request) : MHD_YES;
     }
     if (*data_size > 0) {
         bool appended = append_body(request, data, *data_size);

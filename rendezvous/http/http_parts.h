@@ -34,6 +34,7 @@ struct muster_http_refusal {
     unsigned http;
     enum muster_rpc_code code;
     const char *what;
+    bool at_once; /* the rest of the request is not read, and the connection is closed */
 };
 
 struct muster_http_request {
@@ -56,6 +57,10 @@ struct muster_http_request {
     struct muster_rpc_response response; /* body owned */
 };
 
+/* Refuses a head that does not say clearly where the request ends and for which host it is. */
+struct muster_http_refusal muster_http_check_framing(struct MHD_Connection *connection,
+                                                     const char *version);
+
 /* Checks the head of a request, and sets its method. */
 struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,
                                                   const char *url, const char *http_method,
@@ -70,8 +75,10 @@ enum MHD_Result muster_http_send_page(struct muster_http_request *request);
 uint64_t muster_http_body_length(struct MHD_Connection *connection);
 /* Of a body that is too long. */
 struct muster_http_refusal muster_http_refuse_body(void);
+/* Of a body that a GET has. */
+struct muster_http_refusal muster_http_refuse_get_body(void);
 
-/* Sets request->body from the query of a GET. */
+/* Sets request->body, which is NULL, from the query of a GET. */
 struct muster_http_refusal muster_http_read_query(struct MHD_Connection *connection,
                                                   struct muster_http_request *request);
 

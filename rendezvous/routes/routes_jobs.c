@@ -122,6 +122,8 @@ static json_t *describe(const struct muster_job *job)
         .min_size = settings.min_size,
         .max_size = settings.max_size,
         .target_size = settings.target_size,
+        .wire_version = settings.wire_version,
+        .resizes = muster_membership_resizes(membership),
         .pending = muster_membership_pending(membership),
         .member_count = count,
         .members = calloc((size_t)count + 1, sizeof *response.members),

@@ -23,6 +23,10 @@ static const struct {
     [MUSTER_RPC_GET_JOB] = {muster_route_get_job, true},
     [MUSTER_RPC_LIST_JOBS] = {muster_route_list_jobs, true},
     [MUSTER_RPC_END_JOB] = {muster_route_end_job, false},
+    [MUSTER_RPC_ADD] = {muster_route_add, false},
+    [MUSTER_RPC_COMPARE_AND_SWAP] = {muster_route_compare_and_swap, false},
+    [MUSTER_RPC_DELETE] = {muster_route_delete, false},
+    [MUSTER_RPC_COUNT_KEYS] = {muster_route_count_keys, true},
 };
 
 bool muster_rpc_find_method(const char *name, enum muster_rpc_method *ret_method)

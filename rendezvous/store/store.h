@@ -52,9 +52,14 @@ struct muster_store_ops {
     muster_status (*replace)(struct muster_store *store, const char *job, char *const *texts,
                              size_t count);
 
-    /* Adds a value, or replaces the one of the same generation and key. */
+    /* Adds a value, or replaces the one of the same generation and key. The bytes are a record that
+     * the store does not read (service/values.c). */
     muster_status (*put)(struct muster_store *store, const char *job, uint64_t generation,
                          const char *key, const void *value, size_t size_bytes);
+
+    /* Removes a value; none of this generation and key is no error. */
+    muster_status (*remove_value)(struct muster_store *store, const char *job, uint64_t generation,
+                                  const char *key);
 
     /* Removes the values of generations above 0 and below this one. */
     muster_status (*drop_values)(struct muster_store *store, const char *job,

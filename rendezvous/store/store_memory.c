@@ -35,6 +35,16 @@ static muster_status put(struct muster_store *store, const char *job, uint64_t g
     return MUSTER_OK;
 }
 
+static muster_status remove_value(struct muster_store *store, const char *job, uint64_t generation,
+                                  const char *key)
+{
+    (void)store;
+    (void)job;
+    (void)generation;
+    (void)key;
+    return MUSTER_OK;
+}
+
 static muster_status drop_values(struct muster_store *store, const char *job,
                                  uint64_t below_generation)
 {
@@ -74,6 +84,7 @@ static const struct muster_store_ops memory_ops = {
     .append = append,
     .replace = replace,
     .put = put,
+    .remove_value = remove_value,
     .drop_values = drop_values,
     .remove = remove_job,
     .probe = probe,

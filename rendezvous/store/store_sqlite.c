@@ -20,12 +20,12 @@
 
 enum {
     APPLICATION_ID = 0x6d757374, /* "must", in the file's header */
-    SCHEMA_VERSION = 1,
+    SCHEMA_VERSION = 2,
 };
 
 /* Writes the page that has the version: as much as SQLite needs for an event at least. */
-#define PROBE_TEXT "PRAGMA user_version = 1"
-_Static_assert(SCHEMA_VERSION == 1, "PROBE_TEXT has the number");
+#define PROBE_TEXT "PRAGMA user_version = 2"
+_Static_assert(SCHEMA_VERSION == 2, "PROBE_TEXT has the number");
 
 enum statement {
     BEGIN,
@@ -34,6 +34,7 @@ enum statement {
     INSERT_JOB,
     INSERT_EVENT,
     PUT_VALUE,
+    REMOVE_VALUE,
     DROP_VALUES,
     REMOVE_VALUES,
     REMOVE_EVENTS,
@@ -55,6 +56,7 @@ static const char *const statement_texts[STATEMENT_COUNT] = {
     [PUT_VALUE] =
         "INSERT OR REPLACE INTO value (job, generation, key, value) "
         "VALUES (" JOB_ID ", ?2, ?3, ?4)",
+    [REMOVE_VALUE] = "DELETE FROM value WHERE job = " JOB_ID " AND generation = ?2 AND key = ?3",
     [DROP_VALUES] =
         "DELETE FROM value WHERE job = " JOB_ID " AND generation > 0 AND generation < ?2",
     [REMOVE_VALUES] = "DELETE FROM value WHERE job = " JOB_ID,
@@ -232,6 +234,18 @@ static muster_status put(struct muster_store *base, const char *job, uint64_t ge
     return run(store, PUT_VALUE);
 }
 
+static muster_status remove_value(struct muster_store *base, const char *job, uint64_t generation,
+                                  const char *key)
+{
+    struct sqlite_store *store = sqlite_store_of(base);
+    TRY(check_file_unchanged(store));
+    AUTO_LOCK(&store->mutex);
+    (void)bind_text(store, REMOVE_VALUE, 1, job);
+    (void)bind_number(store, REMOVE_VALUE, 2, generation);
+    (void)bind_text(store, REMOVE_VALUE, 3, key);
+    return run(store, REMOVE_VALUE);
+}
+
 static muster_status drop_values(struct muster_store *base, const char *job,
                                  uint64_t below_generation)
 {
@@ -350,6 +364,7 @@ static const struct muster_store_ops sqlite_ops = {
     .append = append,
     .replace = replace,
     .put = put,
+    .remove_value = remove_value,
     .drop_values = drop_values,
     .remove = remove_job,
     .probe = probe,

@@ -458,12 +458,12 @@ static void values_are_bounded_in_number_and_size(void **state)
 {
     struct fixture *fixture = *state;
     form(fixture, 2, 0, 0);
-    for (unsigned i = 0; i < 1024; i++) {
+    for (unsigned i = 0; i < 4096; i++) {
         CALL(fixture, MUSTER_RPC_PUT, "{'job':'j','key':'k%u','value':'AA=='}", i);
         EXPECT(fixture, MUSTER_RPC_OK, "");
     }
     CALL(fixture, MUSTER_RPC_PUT, "{'job':'j','key':'more'}");
-    EXPECT(fixture, MUSTER_RPC_UNAVAILABLE, "1024 values");
+    EXPECT(fixture, MUSTER_RPC_UNAVAILABLE, "4096 values");
     CALL(fixture, MUSTER_RPC_PUT, "{'job':'j','key':'k7','value':'AAE='}");
     EXPECT(fixture, MUSTER_RPC_OK, "");
 }

@@ -62,6 +62,13 @@ static muster_status put(struct muster_store *store, const char *job, uint64_t g
                : under(store)->ops->put(under(store), job, generation, key, value, size_bytes);
 }
 
+static muster_status remove_value(struct muster_store *store, const char *job, uint64_t generation,
+                                  const char *key)
+{
+    return is_full(store) ? muster_error_set(MUSTER_RETRY, "store test: no space")
+                          : under(store)->ops->remove_value(under(store), job, generation, key);
+}
+
 static muster_status drop_values(struct muster_store *store, const char *job,
                                  uint64_t below_generation)
 {
@@ -94,6 +101,7 @@ static const struct muster_store_ops full_ops = {
     .append = append,
     .replace = replace,
     .put = put,
+    .remove_value = remove_value,
     .drop_values = drop_values,
     .remove = remove_job,
     .probe = probe,

@@ -292,6 +292,32 @@ static void a_resize_starts_as_many_workers_as_are_missing(void **state)
     command_finish(&run);
 }
 
+static void a_resize_to_the_same_size_starts_what_has_died_since(void **state)
+{
+    (void)state;
+    struct command run;
+    struct command resize;
+    join("again", NULL, 6, 3);
+    start_muster(&run, "run -n 2 --min 1 --max 6 --rendezvous URL --job again -- sleep 1000");
+    assert_true(command_await(&run, "job again: 2 workers"));
+    expect(&resize, "job resize again 4 --rendezvous URL", 0);
+    command_finish(&resize);
+    assert_true(command_await(&run, "started worker 2 (pid "));
+    static const char begin[] = "started worker 2 (pid ";
+    const char *started = strstr(run.error.bytes, begin);
+    assert_non_null(started);
+    pid_t pid = (pid_t)strtol(started + sizeof begin - 1, NULL, 10);
+    assert_true(pid > 1);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_true(command_await(&run, "not replaced"));
+    expect(&resize, "job resize again 4 --rendezvous URL", 0);
+    command_finish(&resize);
+    assert_true(command_await(&run, "started worker 3 (pid "));
+    assert_int_equal(kill(run.pid, SIGTERM), 0);
+    assert_int_equal(command_wait(&run), 128 + SIGTERM);
+    command_finish(&run);
+}
+
 static void a_launcher_with_no_grow_starts_nothing(void **state)
 {
     (void)state;
@@ -327,6 +353,7 @@ int main(void)
         cmocka_unit_test(a_job_with_a_token_is_shown_only_with_it),
         cmocka_unit_test(the_environment_may_name_the_server),
         cmocka_unit_test(a_resize_starts_as_many_workers_as_are_missing),
+        cmocka_unit_test(a_resize_to_the_same_size_starts_what_has_died_since),
         cmocka_unit_test(a_launcher_with_no_grow_starts_nothing),
     };
     return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
