@@ -15,6 +15,7 @@
  *   ranges.c                calls on several ranges
  *   staged_ranges.c         those of them that are memory of a device
  *   device_staging.c        buffers that are memory of a device
+ *   memory_setup.c          memory that ranks share, made by one and passed to the others
  *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
  *   host_memory_setup.c     the same for the ranks of each host
  *   host_steps.c            how the group steps of a call on several hosts are performed
