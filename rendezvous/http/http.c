@@ -19,6 +19,17 @@ enum {
 
 /* Responses ----------------------------------------------------------------------------------- */
 
+static void add_headers(struct MHD_Response *response, unsigned http)
+{
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+    if (http == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "POST");
+    }
+    if (http == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
+        (void)MHD_add_response_header(response, "Accept-Post", "application/json");
+    }
+}
+
 static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned http, char *text,
                                  size_t size_bytes, enum MHD_ResponseMemoryMode mode)
 {
@@ -29,15 +40,39 @@ static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned htt
         }
         return MHD_NO;
     }
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-    if (http == MHD_HTTP_METHOD_NOT_ALLOWED) {
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "POST");
-    }
-    if (http == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
-        (void)MHD_add_response_header(response, "Accept-Post", "application/json");
-    }
+    add_headers(response, http);
     enum MHD_Result result = MHD_queue_response(connection, http, response);
     MHD_destroy_response(response);
+    return result;
+}
+
+static void free_parts(void *user)
+{
+    struct muster_rpc_response *parts = user;
+    muster_rpc_response_finish(parts);
+    free(parts);
+}
+
+/* A response in two parts, of which thousands of connections share the second. */
+static enum MHD_Result send_parts(struct MHD_Connection *connection, unsigned http,
+                                  struct muster_rpc_response response)
+{
+    struct muster_rpc_response *parts = malloc(sizeof *parts);
+    if (parts == NULL) {
+        muster_rpc_response_finish(&response);
+        return MHD_NO;
+    }
+    *parts = response;
+    const struct MHD_IoVec pieces[] = {{response.body, response.size_bytes},
+                                       {response.rest->text, response.rest->size_bytes}};
+    struct MHD_Response *sent = MHD_create_response_from_iovec(pieces, 2, free_parts, parts);
+    if (sent == NULL) {
+        free_parts(parts);
+        return MHD_NO;
+    }
+    add_headers(sent, http);
+    enum MHD_Result result = MHD_queue_response(connection, http, sent);
+    MHD_destroy_response(sent);
     return result;
 }
 
@@ -49,7 +84,9 @@ static enum MHD_Result send_response(struct MHD_Connection *connection, unsigned
         return send_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, no_memory,
                          sizeof no_memory - 1, MHD_RESPMEM_PERSISTENT);
     }
-    return send_text(connection, http, response.body, response.size_bytes, MHD_RESPMEM_MUST_FREE);
+    return response.rest != NULL ? send_parts(connection, http, response)
+                                 : send_text(connection, http, response.body, response.size_bytes,
+                                             MHD_RESPMEM_MUST_FREE);
 }
 
 static enum MHD_Result send_refusal(struct MHD_Connection *connection,
@@ -77,6 +114,7 @@ static enum MHD_Result send_held(struct muster_http_request *request)
 {
     struct muster_rpc_response response = request->response;
     request->response.body = NULL;
+    request->response.rest = NULL;
     return send_response(request->connection, muster_rpc_code_http(response.code), response);
 }
 
@@ -208,7 +246,7 @@ static void destroy_request(void *user, struct MHD_Connection *connection, void 
     muster_mutex_lock(&request->mutex);
     muster_mutex_unlock(&request->mutex);
     (void)pthread_mutex_destroy(&request->mutex);
-    free(request->response.body);
+    muster_rpc_response_finish(&request->response);
     free(request->body);
     free(request);
     AUTO_LOCK(&http->mutex);

@@ -23,6 +23,7 @@ static const struct {
     [MUSTER_RPC_GET_JOB] = {muster_route_get_job, true},
     [MUSTER_RPC_LIST_JOBS] = {muster_route_list_jobs, true},
     [MUSTER_RPC_END_JOB] = {muster_route_end_job, false},
+    [MUSTER_RPC_PEERS] = {muster_route_peers, true},
 };
 
 bool muster_rpc_find_method(const char *name, enum muster_rpc_method *ret_method)
@@ -101,7 +102,7 @@ void muster_rpc_disconnected(struct muster_service *service, const struct muster
         return;
     }
     struct muster_held_request *held =
-        muster_held_requests_find_serial(&transaction.job->held_requests, id->serial);
+        muster_held_requests_find(&transaction.job->held_requests, id);
     if (held != NULL) {
         muster_transaction_respond(
             &transaction, held,

@@ -4,6 +4,7 @@
 #define MUSTER_RENDEZVOUS_SERVICE_JOBS_H
 
 #include "rendezvous/service/clock_thread.h"
+#include "rendezvous/service/formed.h"
 #include "rendezvous/service/held_requests.h"
 #include "rendezvous/service/musterd_service.h"
 #include "rendezvous/service/values.h"
@@ -33,8 +34,7 @@ struct muster_job {
     struct muster_membership *membership;
     struct muster_values values;
     struct muster_held_requests held_requests;
-    json_t *formed; /* the response to Joins, but for the member's own ranks; or NULL */
-    uint64_t formed_generation;
+    struct muster_formed *formed; /* what responses to Joins share; NULL: not made yet */
 };
 
 struct muster_service {

@@ -130,8 +130,11 @@ bool muster_transaction_hold(struct muster_transaction *transaction, struct must
     held->id.serial = atomic_fetch_add(&service->serials, 1) + 1;
     /* An eighth of the client's timeout is left for the response to reach it. */
     uint32_t timeout_ms = call->request->timeout_ms - call->request->timeout_ms / 8;
-    muster_held_requests_add(&transaction->job->held_requests, held,
-                             hold_ms < timeout_ms ? hold_ms : timeout_ms);
+    if (muster_rpc_call_failed(
+            call, muster_held_requests_add(&transaction->job->held_requests, held,
+                                           hold_ms < timeout_ms ? hold_ms : timeout_ms))) {
+        return true;
+    }
     muster_job_schedule(service, transaction->job, held->deadline_ns);
     return false;
 }
@@ -160,6 +163,17 @@ void muster_transaction_respond_ready(struct muster_transaction *transaction)
 {
     respond_ready(transaction, transaction->job->held_requests.members);
     respond_ready(transaction, transaction->job->held_requests.waits);
+}
+
+void muster_transaction_respond_ready_member(struct muster_transaction *transaction,
+                                             const char *member)
+{
+    struct muster_held_request *held =
+        muster_held_requests_find_member(&transaction->job->held_requests, member);
+    struct muster_rpc_response response;
+    if (held != NULL && held->kind->ready(transaction, held, &response)) {
+        muster_transaction_respond(transaction, held, response);
+    }
 }
 
 void muster_transaction_respond_ready_waits(struct muster_transaction *transaction)

@@ -40,8 +40,10 @@ bool muster_transaction_hold(struct muster_transaction *transaction, struct must
 void muster_transaction_respond(struct muster_transaction *transaction,
                                 struct muster_held_request *held,
                                 struct muster_rpc_response response);
-/* Responds to every held request that is ready; to Waits only. */
+/* Responds to every held request that is ready; to that of one member, if it is; to Waits only. */
 void muster_transaction_respond_ready(struct muster_transaction *transaction);
+void muster_transaction_respond_ready_member(struct muster_transaction *transaction,
+                                             const char *member);
 void muster_transaction_respond_ready_waits(struct muster_transaction *transaction);
 /* Responds to every held request whose time is over at now_ns. */
 void muster_transaction_expire(struct muster_transaction *transaction, int64_t now_ns);
