@@ -72,6 +72,7 @@ static muster_status put(struct muster_transaction *transaction,
     TRY(muster_values_check(&job->values, request->generation, request->key, request->value_size));
     TRY(store->ops->put(store, job->name, request->generation, request->key, request->value,
                         request->value_size));
+    muster_transaction_wrote(transaction);
     TRY(muster_values_put(&job->values, request->generation, request->key, request->value,
                           request->value_size));
     muster_transaction_respond_ready_waits(transaction);

@@ -53,6 +53,20 @@ static bool token_valid(const char *token)
     return length > 0 && length <= MUSTER_TOKEN_MAX_BYTES;
 }
 
+/* A response that depends on what is not synced yet is sent like that of a held request. */
+static bool defer(struct muster_rpc_call *call)
+{
+    struct muster_service *service = call->service;
+    if (!muster_commits_pending(&service->commits, call->written)) {
+        return false;
+    }
+    struct muster_ready_responses responses = {0};
+    call->held->id = (struct muster_held_id){.serial = atomic_fetch_add(&service->serials, 1) + 1};
+    muster_ready_responses_add(&responses, call->held, call->response);
+    muster_commits_send(&service->commits, &responses, call->written);
+    return true;
+}
+
 /* What is the same for all methods, then the route. */
 bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_request *request,
                        struct muster_held_request *held, struct muster_rpc_response *ret_response)
@@ -75,10 +89,11 @@ bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_r
         .service = service, .request = request, .json = json, .held = held};
     bool answered = routes[request->method].route(&call);
     json_decref(json);
-    if (answered) {
+    if (answered && !defer(&call)) {
         *ret_response = call.response;
+        return true;
     }
-    return answered;
+    return false;
 }
 
 /* Whether a closed connection is a sign of death of this member: it has not connected anew, and a

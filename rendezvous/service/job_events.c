@@ -149,6 +149,7 @@ static muster_status accept_one(struct muster_transaction *transaction,
     enum muster_job_phase phase = muster_membership_phase(job->membership);
     uint64_t generation = muster_membership_generation(job->membership).number;
     TRY(muster_journal_append(store, job, event));
+    muster_transaction_wrote(transaction);
     struct muster_actions actions = {0};
     muster_status status = muster_membership_apply(job->membership, event, &actions);
     /* The event is stored and cannot be taken back. Only a restart makes both the same again. */

@@ -4,6 +4,7 @@
 #define MUSTER_RENDEZVOUS_SERVICE_JOBS_H
 
 #include "rendezvous/service/clock_thread.h"
+#include "rendezvous/service/commits.h"
 #include "rendezvous/service/formed.h"
 #include "rendezvous/service/held_requests.h"
 #include "rendezvous/service/musterd_service.h"
@@ -29,6 +30,7 @@ struct muster_job {
     int64_t origin_ms;    /* the job's clock is the machine's minus this */
     bool restart_pending; /* the server was stopped: fresh leases come before any verdict */
     int64_t ended_ns;     /* when the server saw that the job had ended; 0: it has not */
+    uint64_t written;     /* the ticket of its last write (commits.h) */
     uint64_t event_count; /* events and snapshot records in the store */
     uint64_t compact_at;  /* the event_count at which a snapshot replaces the events */
     struct muster_membership *membership;
@@ -41,6 +43,7 @@ struct muster_service {
     struct muster_service_config config;
     struct muster_store *store; /* borrowed */
     struct muster_clock_thread clock;
+    struct muster_commits commits;
     atomic_bool quiesced;
     _Atomic uint64_t serials; /* the last serial of a held request */
     pthread_mutex_t table_mutex;

@@ -32,6 +32,7 @@ struct muster_rpc_call {
     const json_t *json;               /* the request's body */
     struct muster_held_request *held; /* where the request is held */
     struct muster_rpc_response response;
+    uint64_t written; /* the response may be sent once what has this ticket is synced */
 };
 
 void muster_rpc_response_finish(struct muster_rpc_response *response);

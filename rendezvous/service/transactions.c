@@ -56,7 +56,8 @@ static bool begin(struct muster_rpc_call *call, const char *name, struct muster_
         unlock_job(call->service, job);
         return false;
     }
-    *ret_transaction = (struct muster_transaction){.service = call->service, .job = job};
+    *ret_transaction =
+        (struct muster_transaction){.service = call->service, .job = job, .call = call};
     return true;
 }
 
@@ -89,11 +90,20 @@ bool muster_transaction_begin_internal(struct muster_service *service, const cha
     return job != NULL;
 }
 
+void muster_transaction_wrote(struct muster_transaction *transaction)
+{
+    transaction->job->written = muster_commits_ticket(&transaction->service->commits);
+}
+
 void muster_transaction_end(struct muster_transaction *transaction)
 {
     transaction->job->removed = transaction->job->removed || transaction->job->event_count == 0;
+    uint64_t written = transaction->job->written;
+    if (transaction->call != NULL) {
+        transaction->call->written = written;
+    }
     unlock_job(transaction->service, transaction->job);
-    muster_ready_responses_send(&transaction->responses);
+    muster_commits_send(&transaction->service->commits, &transaction->responses, written);
 }
 
 int64_t muster_transaction_each(struct muster_service *service, int64_t due_ns,

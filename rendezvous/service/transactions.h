@@ -1,6 +1,7 @@
 /*
  * Job transactions: the one way to a job. A transaction holds and locks the job. When it ends it
- * releases the lock, and then sends the responses to held requests that it has made ready.
+ * releases the lock; the responses to held requests that it has made ready are sent once all that
+ * the job has written is synced.
  */
 #ifndef MUSTER_RENDEZVOUS_SERVICE_TRANSACTIONS_H
 #define MUSTER_RENDEZVOUS_SERVICE_TRANSACTIONS_H
@@ -10,6 +11,7 @@
 struct muster_transaction {
     struct muster_service *service;
     struct muster_job *job;
+    struct muster_rpc_call *call; /* NULL: none */
     struct muster_ready_responses responses;
 };
 
@@ -25,6 +27,9 @@ bool muster_transaction_begin_or_create(struct muster_rpc_call *call, const char
 bool muster_transaction_begin_internal(struct muster_service *service, const char *name,
                                        struct muster_transaction *ret_transaction);
 void muster_transaction_end(struct muster_transaction *transaction);
+
+/* The job's part of the store was written to: responses wait until that is synced. */
+void muster_transaction_wrote(struct muster_transaction *transaction);
 
 /* Runs a transaction, without a token, in every job that is due by due_ns; MUSTER_NEVER: in every
  * job. Returns when the next of the other jobs is due. */

@@ -51,6 +51,12 @@ static muster_status remove_job(struct muster_store *store, const char *job)
     return MUSTER_OK;
 }
 
+static muster_status sync_nothing(struct muster_store *store)
+{
+    (void)store;
+    return MUSTER_OK;
+}
+
 static muster_status load(struct muster_store *store, const struct muster_store_reader *reader)
 {
     (void)store;
@@ -70,6 +76,8 @@ static const struct muster_store_ops memory_ops = {
     .put = put,
     .drop_values = drop_values,
     .remove = remove_job,
+    .syncs = false,
+    .sync = sync_nothing,
     .load = load,
     .close = close_store,
 };

@@ -15,6 +15,8 @@
 
 #include <cmocka.h>
 
+enum { BATCH = 64 };
+
 /* A store that can be full. */
 struct full_store {
     struct muster_store store; /* first */
@@ -73,6 +75,11 @@ static muster_status remove_job(struct muster_store *store, const char *job)
     return under(store)->ops->remove(under(store), job);
 }
 
+static muster_status sync_under(struct muster_store *store)
+{
+    return under(store)->ops->sync(under(store));
+}
+
 static muster_status load(struct muster_store *store, const struct muster_store_reader *reader)
 {
     return under(store)->ops->load(under(store), reader);
@@ -90,6 +97,8 @@ static const struct muster_store_ops full_ops = {
     .put = put,
     .drop_values = drop_values,
     .remove = remove_job,
+    .syncs = true,
+    .sync = sync_under,
     .load = load,
     .close = close_store,
 };
@@ -180,6 +189,7 @@ static void a_server_that_restarts_knows_its_jobs(void **state)
     test_call_expect(&call, MUSTER_RPC_OK, "");
     test_call_start(&call, fixture->service, MUSTER_RPC_JOIN, "secret",
                     "{'job':'j','member':'%s','host':'h','generation':1}", test_member(1));
+    assert_true(test_call_wait(&call));
     (void)snprintf(link_token, sizeof link_token, "%s",
                    test_part_text(call.json, "formed.linkToken"));
     test_call_finish(&call);
@@ -189,6 +199,7 @@ static void a_server_that_restarts_knows_its_jobs(void **state)
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
     test_call_expect(&call, MUSTER_RPC_UNAUTHENTICATED, "job j");
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, "secret", "{'job':'j'}");
+    assert_true(test_call_wait(&call));
     assert_int_equal(test_part_number(call.json, "job.generation"), 2);
     assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_RUNNING");
     assert_int_equal(json_array_size(test_part(call.json, "job.members")), 3);
@@ -196,11 +207,13 @@ static void a_server_that_restarts_knows_its_jobs(void **state)
     test_call_finish(&call);
     test_call_start(&call, fixture->service, MUSTER_RPC_GET, "secret",
                     "{'job':'j','generation':2,'key':'id'}");
+    assert_true(test_call_wait(&call));
     assert_string_equal(test_part_text(call.json, "value"), "AAEC");
     test_call_finish(&call);
     /* A member whose response was lost gets it from the new server, with the same link token. */
     test_call_start(&call, fixture->service, MUSTER_RPC_JOIN, "secret",
                     "{'job':'j','member':'%s','host':'h','generation':1}", test_member(1));
+    assert_true(test_call_wait(&call));
     assert_int_equal(test_part_number(call.json, "formed.generation"), 2);
     assert_string_equal(test_part_text(call.json, "formed.linkToken"), link_token);
     test_call_finish(&call);
@@ -216,19 +229,26 @@ static void a_server_that_restarts_knows_its_jobs(void **state)
 
     start(fixture);
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, "secret", "{'job':'j'}");
+    assert_true(test_call_wait(&call));
     assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_ENDED");
     test_call_finish(&call);
     stop(fixture);
 }
 
-/* Each call is an event. */
+/* Each call is an event; those of a batch share a sync. */
 static void resize(struct fixture *fixture, unsigned times)
 {
-    for (unsigned i = 0; i < times; i++) {
-        struct test_call call;
-        test_call_start(&call, fixture->service, MUSTER_RPC_RESIZE, NULL,
-                        "{'job':'j','targetSize':%u}", 3 + i % 2);
-        test_call_expect(&call, MUSTER_RPC_OK, "");
+    static struct test_call batch[BATCH];
+    for (unsigned done = 0; done < times;) {
+        unsigned count = times - done < BATCH ? times - done : BATCH;
+        for (unsigned i = 0; i < count; i++) {
+            test_call_start(&batch[i], fixture->service, MUSTER_RPC_RESIZE, NULL,
+                            "{'job':'j','targetSize':%u}", 3 + (done + i) % 2);
+        }
+        for (unsigned i = 0; i < count; i++) {
+            test_call_expect(&batch[i], MUSTER_RPC_OK, "");
+        }
+        done += count;
     }
 }
 
@@ -236,6 +256,7 @@ static void must_know_the_job(struct fixture *fixture)
 {
     struct test_call call;
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
+    assert_true(test_call_wait(&call));
     assert_int_equal(test_part_number(call.json, "job.generation"), 2);
     assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_RUNNING");
     assert_int_equal(json_array_size(test_part(call.json, "job.members")), 3);
@@ -307,6 +328,7 @@ static void what_the_store_refuses_has_not_happened(void **state)
                     test_member(1));
     test_call_expect(&call, MUSTER_RPC_UNAVAILABLE, "no space");
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
+    assert_true(test_call_wait(&call));
     assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_RUNNING");
     assert_int_equal(json_array_size(test_part(call.json, "job.members")), 2);
     test_call_finish(&call);
@@ -335,6 +357,7 @@ static void a_job_that_has_ended_is_forgotten(void **state)
     enum muster_rpc_code code = MUSTER_RPC_OK;
     while (code == MUSTER_RPC_OK && muster_clock_left_ms(deadline_ns) > 0) {
         test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
+        assert_true(test_call_wait(&call));
         code = call.code;
         test_call_finish(&call);
     }
@@ -342,6 +365,7 @@ static void a_job_that_has_ended_is_forgotten(void **state)
     stop(fixture);
     start(fixture);
     test_call_start(&call, fixture->service, MUSTER_RPC_LIST_JOBS, NULL, "{}");
+    assert_true(test_call_wait(&call));
     assert_int_equal(json_array_size(test_part(call.json, "jobs")), 0);
     test_call_finish(&call);
     stop(fixture);
@@ -367,6 +391,7 @@ static void jobs_are_bounded_and_ended_ones_make_room(void **state)
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'job-7'}");
     test_call_expect(&call, MUSTER_RPC_NOT_FOUND, "job-7");
     test_call_start(&call, fixture->service, MUSTER_RPC_LIST_JOBS, NULL, "{}");
+    assert_true(test_call_wait(&call));
     assert_int_equal(json_array_size(test_part(call.json, "jobs")), MUSTER_JOBS_MAX);
     test_call_finish(&call);
     stop(fixture);
