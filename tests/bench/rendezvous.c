@@ -14,6 +14,8 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -22,15 +24,14 @@
 
 enum {
     WORKERS_MAX = 16384,
-    PROBES = 60,        /* requests beside the job, from so many workers of another */
-    PROBE_EVERY_MS = 5, /* one of them asks */
+    PROBE_EVERY_MS = 2, /* between two requests of the job beside */
     HEAD_BYTES = 2048,  /* of a response: so much is kept, the rest counted */
     EVENTS = 512,
     PHASE_MS = 120000, /* no phase takes longer, or the program ends with an error */
     SAMPLES_MAX = 1 << 20,
 };
 
-enum asked { NOTHING, JOIN, WATCH, REPORT, PROBE };
+enum asked { NOTHING, JOIN, WATCH, REPORT };
 
 struct bench_worker {
     int fd;
@@ -60,7 +61,9 @@ static int epoll_fd;
 static struct sockaddr_in server;
 static double started_ms;
 static double probe_samples[SAMPLES_MAX];
-static size_t probe_count;
+static atomic_bool finished;
+static size_t probe_count; /* both under the lock */
+static pthread_mutex_t probe_mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t bytes_received, answers_refused, connections_closed;
 static char refusal_text[256];
 
@@ -154,14 +157,6 @@ static void ask_report(struct bench_worker *worker, uint32_t suspect)
     ask(worker, REPORT, "Report", body);
 }
 
-static void ask_probe(struct bench_worker *worker)
-{
-    char body[120];
-    (void)snprintf(body, sizeof body, "{\"job\":\"beside\",\"key\":\"k%u\",\"value\":\"AAAA\"}",
-                   worker->index - arguments.count);
-    ask(worker, PROBE, "Put", body);
-}
-
 static void refused(struct bench_worker *worker)
 {
     worker->refused = true;
@@ -177,11 +172,7 @@ static void answered(struct bench_worker *worker)
     enum asked asked = worker->asked;
     worker->asked = NOTHING;
     bool ok = strncmp(worker->head, "HTTP/1.1 200", 12) == 0;
-    if (asked == PROBE) {
-        if (ok && probe_count < SAMPLES_MAX) {
-            probe_samples[probe_count++] = now_ms() - worker->sent_ms;
-        }
-    } else if (!ok) {
+    if (!ok) {
         refused(worker);
     } else if (asked == JOIN && strncmp(body, "{\"formed\"", 9) == 0) {
         const char *generation = strstr(body, "\"generation\":\"");
@@ -270,13 +261,11 @@ static bool is_revoked(const struct bench_worker *worker)
     return worker->revoked || worker->refused || worker->lost;
 }
 
-/* Polls until done() of all workers, or for so long; a probe asks every PROBE_EVERY_MS meanwhile.
+/* Polls until done() of all workers, or for so long.
  */
 static void run_until(bool (*done)(const struct bench_worker *worker), double for_ms)
 {
-    static uint32_t next_probe;
     double begin_ms = now_ms();
-    double probe_ms = begin_ms;
     uint32_t at = 0; /* all before it are done */
     for (;;) {
         double now = now_ms();
@@ -288,13 +277,6 @@ static void run_until(bool (*done)(const struct bench_worker *worker), double fo
         }
         if (now - begin_ms > PHASE_MS) {
             load_fail("a phase takes longer than two minutes");
-        }
-        if (now >= probe_ms) {
-            struct bench_worker *probe = &workers[arguments.count + next_probe++ % PROBES];
-            if (probe->asked == NOTHING) {
-                ask_probe(probe);
-            }
-            probe_ms = now + PROBE_EVERY_MS;
         }
         poll_once(1);
     }
@@ -345,26 +327,42 @@ static void print_number(const char *name, double value, const char *unit)
     }
 }
 
+static void drop_probes(void)
+{
+    (void)pthread_mutex_lock(&probe_mutex);
+    probe_count = 0;
+    (void)pthread_mutex_unlock(&probe_mutex);
+}
+
+/* How long the requests of the job beside have taken since the last call. */
+static void print_probes(const char *name)
+{
+    char text[64];
+    (void)snprintf(text, sizeof text, "%s_beside", name);
+    (void)pthread_mutex_lock(&probe_mutex);
+    print_row(text, probe_samples, probe_count);
+    probe_count = 0;
+    (void)pthread_mutex_unlock(&probe_mutex);
+}
+
 /* Times of what the workers have done since begin_ms, and of the probes meanwhile. */
 static void print_phase(const char *name, double begin_ms)
 {
     static double samples[WORKERS_MAX];
     size_t count = 0;
-    char text[64];
     for (uint32_t i = 0; i < arguments.count; i++) {
         if (!workers[i].lost && !workers[i].refused) {
             samples[count++] = workers[i].done_ms - begin_ms;
         }
     }
     print_row(name, samples, count);
-    (void)snprintf(text, sizeof text, "%s_beside", name);
-    print_row(text, probe_samples, probe_count);
-    probe_count = 0;
+    print_probes(name);
 }
 
 static void form(const char *name, bool dials)
 {
     double cpu_s = load_cpu_s();
+    drop_probes();
     double begin_ms = now_ms();
     for (uint32_t i = 0; i < arguments.count; i++) {
         if (dials) {
@@ -391,7 +389,7 @@ static void watch_all(void)
         }
     }
     run_until(NULL, 1000);
-    probe_count = 0;
+    drop_probes();
 }
 
 static void watch_quietly(double memory_before_mib)
@@ -402,8 +400,7 @@ static void watch_quietly(double memory_before_mib)
     double cpu_s = load_cpu_s();
     run_until(NULL, arguments.watch_s * 1e3);
     print_number("watching_cpu", (load_cpu_s() - cpu_s) * 100 / arguments.watch_s, "percent");
-    print_row("watching_beside", probe_samples, probe_count);
-    probe_count = 0;
+    print_probes("watching");
 }
 
 /* The last worker dies: its connection is reset, and another reports it over a connection of its
@@ -420,7 +417,7 @@ static void lose_one(void)
     }
     dial(&line);
     run_until(NULL, 100);
-    probe_count = 0;
+    drop_probes();
     double begin_ms = now_ms();
     victim->lost = true;
     (void)setsockopt(victim->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
@@ -479,21 +476,57 @@ static void parse(char **argv)
     }
 }
 
-/* The probes are a job of their own, which its first member keeps. */
-static void start_probes(void)
+/* A job of its own beside the others: one request after the other over one connection, by a thread
+ * that does nothing else. */
+static void exchange(int fd, const char *method, const char *body)
 {
-    for (uint32_t i = arguments.count; i < arguments.count + PROBES; i++) {
-        dial(&workers[i]);
+    char text[1024];
+    int size = snprintf(text, sizeof text,
+                        "POST /muster.v1.Rendezvous/%s HTTP/1.1\r\nHost: bench\r\n"
+                        "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+                        method, strlen(body), body);
+    if ((send(fd, text, (size_t)size, MSG_NOSIGNAL) != size ||
+         recv(fd, text, sizeof text, 0) <= 0) &&
+        !atomic_load(&finished)) {
+        load_fail("the job beside gets no answer");
     }
-    struct bench_worker *first = &workers[arguments.count];
-    ask(first, PROBE, "Join",
-        "{\"job\":\"beside\",\"member\":\"00000000-0000-4000-8000-ffffffffffff\",\"host\":\"h\","
-        "\"addresses\":[\"tcp://10.0.0.1:1\"],\"minSize\":1,\"maxSize\":1}");
+}
+
+static void *probe(void *user)
+{
+    const int on = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)user;
+    if (fd < 0 || connect(fd, (struct sockaddr *)&server, sizeof server) != 0) {
+        load_fail(strerror(errno));
+    }
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    exchange(fd, "Join",
+             "{\"job\":\"beside\",\"member\":\"00000000-0000-4000-8000-ffffffffffff\","
+             "\"host\":\"h\",\"minSize\":1,\"maxSize\":1}");
+    while (!atomic_load(&finished)) {
+        double sent_ms = now_ms();
+        exchange(fd, "Put", "{\"job\":\"beside\",\"key\":\"k\",\"value\":\"AAAA\"}");
+        (void)pthread_mutex_lock(&probe_mutex);
+        if (probe_count < SAMPLES_MAX) {
+            probe_samples[probe_count++] = now_ms() - sent_ms;
+        }
+        (void)pthread_mutex_unlock(&probe_mutex);
+        (void)usleep(PROBE_EVERY_MS * 1000);
+    }
+    return NULL;
+}
+
+static void start_probe(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, probe, NULL) != 0) {
+        load_fail("no thread");
+    }
     run_until(NULL, 500);
-    probe_count = 0;
+    drop_probes();
     run_until(NULL, 1000);
-    print_row("alone_beside", probe_samples, probe_count);
-    probe_count = 0;
+    print_probes("alone");
 }
 
 int main(int argc, char **argv)
@@ -505,11 +538,11 @@ int main(int argc, char **argv)
     files.rlim_cur = files.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &files);
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    workers = calloc(arguments.count + PROBES, sizeof *workers);
+    workers = calloc(arguments.count, sizeof *workers);
     if (workers == NULL || epoll_fd < 0) {
         load_fail("no memory");
     }
-    for (uint32_t i = 0; i < arguments.count + PROBES; i++) {
+    for (uint32_t i = 0; i < arguments.count; i++) {
         workers[i].index = i;
     }
     unsigned port =
@@ -520,7 +553,7 @@ int main(int argc, char **argv)
     load_pin(arguments.cpus, true);
     started_ms = now_ms();
     printf(arguments.json ? "{\"workers\":%u," : "%u workers\n", arguments.count);
-    start_probes();
+    start_probe();
     double memory_mib = load_memory_mib("VmRSS");
     form("join", true);
     watch_quietly(memory_mib);
@@ -535,6 +568,7 @@ int main(int argc, char **argv)
     if (answers_refused > 0) {
         fprintf(stderr, "rendezvous: the last refusal: %s\n", refusal_text);
     }
+    atomic_store(&finished, true);
     load_stop();
     return EXIT_SUCCESS;
 }
