@@ -6,6 +6,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +22,10 @@ enum { BATCH = 64 };
 struct full_store {
     struct muster_store store; /* first */
     struct muster_store *under;
-    bool full;     /* for everything */
-    bool crowded;  /* to replace events */
-    size_t events; /* of the job that was last written to */
+    bool full;            /* for everything */
+    bool crowded;         /* to replace events */
+    atomic_bool unsynced; /* writes, but does not sync */
+    size_t events;        /* of the job that was last written to */
 };
 
 static struct muster_store *under(struct muster_store *store)
@@ -77,7 +79,9 @@ static muster_status remove_job(struct muster_store *store, const char *job)
 
 static muster_status sync_under(struct muster_store *store)
 {
-    return under(store)->ops->sync(under(store));
+    return atomic_load(&((struct full_store *)store)->unsynced)
+               ? muster_error_set(MUSTER_RETRY, "store test: not synced")
+               : under(store)->ops->sync(under(store));
 }
 
 static muster_status load(struct muster_store *store, const struct muster_store_reader *reader)
@@ -299,6 +303,31 @@ static void the_file_is_readable_by_its_owner_only(void **state)
     stop(fixture);
 }
 
+static void what_is_not_synced_is_not_answered(void **state)
+{
+    struct fixture *fixture = *state;
+    struct test_call call;
+    struct test_call wait;
+    start(fixture);
+    form(fixture, "j", NULL, 1, 0);
+    form(fixture, "other", NULL, 1, 0);
+    test_call_start(&wait, fixture->service, MUSTER_RPC_WAIT, NULL,
+                    "{'job':'j','key':'k','timeoutMs':15000}");
+    atomic_store(&fixture->store.unsynced, true);
+    test_call_start(&call, fixture->service, MUSTER_RPC_PUT, NULL,
+                    "{'job':'j','key':'k','value':'AA=='}");
+    test_call_expect(&call, MUSTER_RPC_UNAVAILABLE, "store test: not synced");
+    test_call_expect(&wait, MUSTER_RPC_UNAVAILABLE, "store test: not synced");
+    test_call_start(&call, fixture->service, MUSTER_RPC_GET, NULL, "{'job':'j','key':'k'}");
+    test_call_expect(&call, MUSTER_RPC_UNAVAILABLE, "store test: not synced");
+    test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'other'}");
+    test_call_expect(&call, MUSTER_RPC_OK, ""); /* it has written nothing since */
+    atomic_store(&fixture->store.unsynced, false);
+    test_call_start(&call, fixture->service, MUSTER_RPC_GET, NULL, "{'job':'j','key':'k'}");
+    test_call_expect(&call, MUSTER_RPC_OK, "");
+    stop(fixture);
+}
+
 static void what_the_store_refuses_has_not_happened(void **state)
 {
     struct fixture *fixture = *state;
@@ -403,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_server_that_restarts_knows_its_jobs),
         TEST(the_file_is_readable_by_its_owner_only),
+        TEST(what_is_not_synced_is_not_answered),
         TEST(what_the_store_refuses_has_not_happened),
         TEST(a_job_that_has_ended_is_forgotten),
         TEST(jobs_are_bounded_and_ended_ones_make_room),
