@@ -1,7 +1,9 @@
 /* musterd: the rendezvous service as a program. Starts store, service and HTTP, waits for a signal,
  * and stops them in reverse order. */
+#include "rendezvous/horovod/horovod.h"
 #include "rendezvous/http/http.h"
 #include "rendezvous/http/listen.h"
+#include "rendezvous/musterd_log.h"
 #include "rendezvous/musterd_options.h"
 #include "rendezvous/store/store.h"
 #include "worker/base/cleanup.h"
@@ -15,6 +17,7 @@
 struct musterd {
     struct muster_store *store;
     struct muster_service *service;
+    struct muster_horovod *horovod;
     struct muster_http *http;
 };
 
@@ -39,8 +42,11 @@ static muster_status start(const struct muster_musterd_options *options, struct 
     TRY(muster_listen_open(options->listen, &listen_fd));
     TRY(muster_store_open(options->store, &musterd->store));
     TRY(muster_service_create(&options->service, musterd->store, &musterd->service));
-    const struct muster_http_config config = {
-        .listen_fd = listen_fd, .transfer_timeout_ms = MUSTER_HTTP_TRANSFER_TIMEOUT_MS};
+    TRY(muster_horovod_create(NULL, &musterd->horovod));
+    const struct muster_http_config config = {.listen_fd = listen_fd,
+                                              .transfer_timeout_ms =
+                                                  MUSTER_HTTP_TRANSFER_TIMEOUT_MS,
+                                              .horovod = musterd->horovod};
     int bound_fd = TAKE_FD(listen_fd);
     TRY(muster_http_start(&config, musterd->service, &musterd->http));
     return announce(options, bound_fd);
@@ -49,6 +55,7 @@ static muster_status start(const struct muster_musterd_options *options, struct 
 static void stop(struct musterd *musterd)
 {
     muster_http_stop(musterd->http);
+    muster_horovod_destroy(musterd->horovod);
     muster_service_destroy(musterd->service);
     muster_store_close(musterd->store);
 }
@@ -69,6 +76,9 @@ int main(int argc, char **argv)
     enum muster_log_level level;
     if (options.log != NULL && muster_log_parse_level(options.log, &level) == MUSTER_OK) {
         muster_log_set_level(level);
+    }
+    if (options.log_json) {
+        muster_log_set_writer(muster_musterd_log_json);
     }
     /* Blocked, so that only sigwait() receives them. */
     sigset_t signals;

@@ -21,6 +21,7 @@ enum {
     KEY_KEEP,
     KEY_PORT_FILE,
     KEY_LOG,
+    KEY_LOG_FORMAT,
 };
 
 static const char doc[] =
@@ -39,6 +40,8 @@ static const struct argp_option rows[] = {
     {"port-file", KEY_PORT_FILE, "FILE", 0, "Write the port into this file once the server listens",
      1},
     {"log", KEY_LOG, "LEVEL", 0, "error, warn, info or debug [default: warn]", 1},
+    {"log-format", KEY_LOG_FORMAT, "FORMAT", 0,
+     "text, or json: one object a line, with its time [default: text]", 1},
     {"hold-ms", KEY_HOLD, "MS", 0, "How long a Join or Watch is held [default: 1000]", 2},
     {"lease-ms", KEY_LEASE, "MS", 0,
      "A member without a sign of life for so long is dead [default: 5000]", 2},
@@ -110,6 +113,12 @@ static error_t set_option(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_LOG:
         options->log = text;
+        return 0;
+    case KEY_LOG_FORMAT:
+        options->log_json = strcmp(text, "json") == 0;
+        if (!options->log_json && strcmp(text, "text") != 0) {
+            argp_error(state, "--log-format \"%s\": use text or json", text);
+        }
         return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "\"%s\": musterd takes options only", text);

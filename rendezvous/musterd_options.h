@@ -9,6 +9,7 @@ struct muster_musterd_options {
     const char *store;     /* "memory", or a path */
     const char *port_file; /* NULL: none */
     const char *log;       /* NULL: MUSTER_LOG, or "warn" */
+    bool log_json;
     struct muster_service_config service;
 };
 

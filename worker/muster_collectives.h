@@ -209,9 +209,14 @@ MUSTER_STATUS muster_alltoallv(muster_session *session, muster_scope scope, cons
 
 /* An allreduce for members with several buffers each, for example one for each device: outs[i] = op
  * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and may
- * differ between members, except for AVERAGE, which divides by the number of all buffers. A
+ * differ between members. Only AVERAGE, which divides by the number of all buffers, needs the same
+ * on all; where it differs, SUM with a postscale of 1 / the number of all buffers is the average. A
  * member's buffers are reduced to one first, in their order; then the members' results are reduced,
  * and the result is copied to all of `outs`.
+ *
+ * All of these buffers have `count` elements, as they are added element by element. Tensors of
+ * different lengths, one behind the other as if they were one buffer, are for
+ * muster_allreduce_ranges().
  *
  * In place: outs[i] == ins[i] for every i. Otherwise no output may overlap another buffer. The same
  * input may be given several times. */
@@ -231,6 +236,15 @@ MUSTER_STATUS muster_reduce_scatter_buffers(muster_session *session, muster_scop
                                             const void *const *ins, void *const *outs,
                                             size_t buffer_count, size_t count, muster_type type,
                                             muster_op op, const muster_call_options *options);
+
+/* The same with blocks of different sizes: block i of each of `ins` has counts[i] elements, and
+ * each of `outs` has counts[rank]. In place: outs[i] == this rank's block of ins[i], for every i.
+ */
+MUSTER_STATUS muster_reduce_scatterv_buffers(muster_session *session, muster_scope scope,
+                                             const void *const *ins, void *const *outs,
+                                             size_t buffer_count, const size_t *counts,
+                                             muster_type type, muster_op op,
+                                             const muster_call_options *options);
 
 /* A broadcast for members with several buffers each: buffers[0] of the root is copied to all
  * buffers of all members, the root's own included. buffer_count is 1 to 64 and may differ between
@@ -263,8 +277,9 @@ typedef struct muster_range {
  *
  * The ranges of a list must not overlap, except those of `ins`, or of `outs`, that are the same
  * list: in place is when both lists have the same ranges. Otherwise no range of `ins` may overlap
- * one of `outs`. The lists are borrowed until the call returns, and are memory of the host, as are
- * the ranges.
+ * one of `outs`. The lists are memory of the host, borrowed until the call returns. Each range may
+ * be memory of the host or lie within one allocation of a device; those of devices are copied to
+ * the host before the call and back after it, one by one.
  *
  * Blocks and fails as muster_allreduce() does. MUSTER_INVALID also names a wrong range by its
  * number. */

@@ -28,9 +28,9 @@ typedef uint64_t muster_operation;
  * The buffers, and what user_function needs, are the operation's until a wait or test reports it
  * done, or for a detached one until muster_rejoin() or muster_close() has returned; arrays of
  * counts and lists of buffers or ranges only until the start returns. User functions are called by
- * the library's thread. Where a buffer is memory of a GPU, the start waits for CUDA's default
- * stream, and where the call is staged (SETTINGS.md) until the input is copied to the host; the
- * output is copied back before a wait or test reports the operation done.
+ * the library's thread. Where a buffer or a range is memory of a GPU, the start waits for CUDA's
+ * default stream, and where the call is staged (SETTINGS.md) until the input is copied to the host;
+ * the output is copied back before a wait or test reports the operation done.
  *
  * A start has the errors of a bad argument, and those of a collective if one in flight has failed
  * before in this generation. All other errors are those of the wait: the ones of the blocking form.
@@ -50,6 +50,12 @@ MUSTER_STATUS muster_reduce_scatter_buffers_start(muster_session *session, muste
                                                   muster_type type, muster_op op,
                                                   const muster_call_options *options,
                                                   muster_operation *ret_operation);
+MUSTER_STATUS muster_reduce_scatterv_buffers_start(muster_session *session, muster_scope scope,
+                                                   const void *const *ins, void *const *outs,
+                                                   size_t buffer_count, const size_t *counts,
+                                                   muster_type type, muster_op op,
+                                                   const muster_call_options *options,
+                                                   muster_operation *ret_operation);
 MUSTER_STATUS muster_broadcast_buffers_start(muster_session *session, muster_scope scope,
                                              void *const *buffers, size_t buffer_count,
                                              size_t count, muster_type type, uint32_t root,
@@ -139,6 +145,12 @@ MUSTER_STATUS muster_reduce_scatter_buffers_init(muster_session *session, muster
                                                  muster_type type, muster_op op,
                                                  const muster_call_options *options,
                                                  muster_operation *ret_operation);
+MUSTER_STATUS muster_reduce_scatterv_buffers_init(muster_session *session, muster_scope scope,
+                                                  const void *const *ins, void *const *outs,
+                                                  size_t buffer_count, const size_t *counts,
+                                                  muster_type type, muster_op op,
+                                                  const muster_call_options *options,
+                                                  muster_operation *ret_operation);
 MUSTER_STATUS muster_broadcast_buffers_init(muster_session *session, muster_scope scope,
                                             void *const *buffers, size_t buffer_count, size_t count,
                                             muster_type type, uint32_t root,

@@ -5,7 +5,7 @@
 #include "collectives/call/shape.h"
 #include "collectives/call/topology.h"
 
-/* The memory that all ranks of a topology share. */
+/* The memory that the ranks of each host share. */
 struct muster_memory_reach {
     uint64_t staging_bytes; /* of each rank's staging area, which all others can read */
     bool buffers;           /* each rank can read the others' own buffers, too */
@@ -26,7 +26,7 @@ struct muster_plan {
     /* Promises that the schedules make; the same on all ranks. */
     bool keep_input;      /* collectives/schedule/keep_input.h; out of place it costs nothing */
     bool finish_together; /* no rank finishes before all have started */
-    const struct muster_memory_reach *memory; /* borrowed; NULL: the ranks share no memory */
+    const struct muster_memory_reach *memory; /* borrowed; NULL: ranks share no memory */
     uint32_t variant; /* of the algorithm, if it has variants; set by muster_schedule_generate() and
                          its like, from the algorithm's number */
 };

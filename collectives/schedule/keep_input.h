@@ -15,10 +15,12 @@
  * is a REDUCE, which has one place for its operand and its result, those elements stay in SCRATCH,
  * and one more round of the lane copies them to OUTPUT at the end.
  *
- * Scratch, for S elements on P ranks: 2 S/P for a ring (one chunk is sent while the next one
- * arrives; S/P for three ranks, nothing for two; and one small chunk more, so that receives can be
- * posted early), S/2 for halving-doubling, and for recursive doubling nothing beyond what it has
- * anyway.
+ * Scratch, for S elements on P ranks: S/2 for halving-doubling, and for recursive doubling nothing
+ * beyond what it has anyway. For a ring one chunk is sent while the next one arrives, so a step
+ * that sends a whole chunk needs 2 S/P (S/P for three ranks, nothing for two; and one small chunk
+ * more, so that receives can be posted early). The schedule `ring` cuts large chunks into k pieces
+ * for that reason, and needs (1 + 1/k) S/P. S/P exactly would need a step whose arriving bytes take
+ * the place of those that it has sent already.
  */
 #ifndef MUSTER_COLLECTIVES_SCHEDULE_KEEP_INPUT_H
 #define MUSTER_COLLECTIVES_SCHEDULE_KEEP_INPUT_H

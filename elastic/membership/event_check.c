@@ -137,6 +137,23 @@ static muster_status check_agreement(const struct muster_membership *m,
     return MUSTER_OK;
 }
 
+/* Members of different versions could not read each other's messages. The job's is that of its
+ * first member. */
+static muster_status check_wire_version(const struct muster_membership *m,
+                                        const struct muster_event *event)
+{
+    uint32_t joiner = event->settings.wire_version;
+    if (joiner == m->settings.wire_version) {
+        return MUSTER_OK;
+    }
+    const char *library = event->info.library;
+    return muster_error_set(MUSTER_INVALID,
+                            "wire version %" PRIu32 "%s%s%s, but the job has wire version %" PRIu32
+                            ": all members need the same",
+                            joiner, library[0] != '\0' ? " (libmuster " : "", library,
+                            library[0] != '\0' ? ")" : "", m->settings.wire_version);
+}
+
 /* A host is in one rack: otherwise the ranks of the host and those of the rack could not both be
  * contiguous. */
 static muster_status check_rack(const struct muster_membership *m,
@@ -169,6 +186,7 @@ static muster_status check_join(const struct muster_membership *m, const struct 
         return MUSTER_OK;
     }
     TRY(check_agreement(m, &event->settings));
+    TRY(check_wire_version(m, event));
     TRY(check_rack(m, &event->info));
     if (member == NULL && m->finishing) {
         return refuse_finishing();

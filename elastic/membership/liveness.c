@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 int64_t muster_liveness_after(int64_t time_ms, uint32_t delay_ms)
 {
@@ -115,4 +116,30 @@ bool muster_liveness_verdict(const struct muster_signs *signs,
         return true;
     }
     return false;
+}
+
+/* The texts begin as above. */
+static const struct {
+    const char *name, *begin;
+} verdicts[MUSTER_LIVENESS_VERDICTS] = {
+    [MUSTER_LIVENESS_OTHER] = {"other", ""},
+    [MUSTER_LIVENESS_LEASE] = {"lease", "lease lost"},
+    [MUSTER_LIVENESS_CLOSED] = {"closed", "connection closed and no sign"},
+    [MUSTER_LIVENESS_REPORTED] = {"reported", "reported by"},
+    [MUSTER_LIVENESS_CONFIRMED] = {"confirmed", "connection closed and reported"},
+    [MUSTER_LIVENESS_STUCK] = {"stuck", "stuck"},
+};
+
+enum muster_liveness_verdict_kind muster_liveness_verdict_of(const char *why)
+{
+    int kind = MUSTER_LIVENESS_VERDICTS - 1;
+    while (strncmp(why, verdicts[kind].begin, strlen(verdicts[kind].begin)) != 0) {
+        kind--; /* every text begins like MUSTER_LIVENESS_OTHER's */
+    }
+    return (enum muster_liveness_verdict_kind)kind;
+}
+
+const char *muster_liveness_verdict_name(enum muster_liveness_verdict_kind kind)
+{
+    return verdicts[kind].name;
 }

@@ -55,6 +55,22 @@ bool muster_liveness_suspected(const struct muster_signs *signs);
 int64_t muster_liveness_deadline_ms(const struct muster_signs *signs,
                                     const struct muster_job_settings *settings);
 
+/* Why a member was declared dead, for statistics. */
+enum muster_liveness_verdict_kind {
+    MUSTER_LIVENESS_OTHER = 0, /* a text of another version */
+    MUSTER_LIVENESS_LEASE,     /* no sign of life for a lease */
+    MUSTER_LIVENESS_CLOSED,    /* its connection closed, and it did not come back */
+    MUSTER_LIVENESS_REPORTED,  /* another member reported it, and it gave no sign of life */
+    MUSTER_LIVENESS_CONFIRMED, /* both */
+    MUSTER_LIVENESS_STUCK,     /* alive, but it did not join again */
+    MUSTER_LIVENESS_VERDICTS,
+};
+
+/* The kind of a reason that muster_liveness_verdict() gave. */
+enum muster_liveness_verdict_kind muster_liveness_verdict_of(const char *why);
+/* "lease", "closed", ...; "other". */
+const char *muster_liveness_verdict_name(enum muster_liveness_verdict_kind kind);
+
 /* True if the member is dead; ret_why then gives the reason. */
 bool muster_liveness_verdict(const struct muster_signs *signs,
                              const struct muster_job_settings *settings, int64_t now_ms,

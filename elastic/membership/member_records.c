@@ -179,6 +179,7 @@ muster_status muster_records_add(struct muster_membership *membership,
     }
     member->host = host;
     member->phase = MUSTER_MEMBER_ARRIVED;
+    member->joined_ms = m->now_ms;
     member->arrival = m->arrivals++;
     member->seniority = MUSTER_NEWCOMER;
     m->listed[m->count++] = member;

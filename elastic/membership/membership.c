@@ -313,6 +313,7 @@ static void apply_resize(struct muster_membership *m, const struct muster_event 
 {
     m->settings.target_size = event->target_size;
     m->shrinking = true;
+    m->resizes++;
     muster_forming_ask_leaves(m);
     add_action(actions, MUSTER_ACTION_NOTIFY_WATCHES, "");
 }

@@ -49,20 +49,22 @@ enum {
     MUSTER_RACK_SIZE = 64,
     MUSTER_MEMBER_ADDRESSES_MAX = 16,
     MUSTER_MEMBER_ADDRESS_SIZE = 128,
+    MUSTER_LIBRARY_SIZE = 32,
     MUSTER_WHY_SIZE = 192,
     MUSTER_HISTORY_MAX = 64, /* the last generations, and the last departures, of the history */
 };
 
 /* Settings of a job. The first Join fixes them; only target_size changes later, by Resize. */
 struct muster_job_settings {
-    uint32_t min_size;    /* at least 1 */
-    uint32_t max_size;    /* at least min, at most MUSTER_MEMBERS_MAX */
-    uint32_t target_size; /* 0: none; else min..max */
-    uint32_t settle_ms;   /* the settle window: from the last newcomer's Join to the generation */
-    uint32_t lease_ms;    /* a member without a sign of life for so long is dead */
-    uint32_t arrive_ms;   /* a member must join again within it after a revocation */
-    uint32_t suspect_ms;  /* a suspected member (connection closed, or reported) must give a sign of
-                             life within it */
+    uint32_t min_size;     /* at least 1 */
+    uint32_t max_size;     /* at least min, at most MUSTER_MEMBERS_MAX */
+    uint32_t target_size;  /* 0: none; else min..max */
+    uint32_t wire_version; /* of what members send each other; 0: the first one stated none */
+    uint32_t settle_ms;    /* the settle window: from the last newcomer's Join to the generation */
+    uint32_t lease_ms;     /* a member without a sign of life for so long is dead */
+    uint32_t arrive_ms;    /* a member must join again within it after a revocation */
+    uint32_t suspect_ms; /* a suspected member (connection closed, or reported) must give a sign of
+                            life within it */
 };
 
 /* Defaults: min 1, max 1024, target 0, settle 200, lease 5000, arrive 30000, suspect 2000. */
@@ -75,10 +77,11 @@ struct muster_member_info {
     char rack[MUSTER_RACK_SIZE]; /* of its host; empty: the rack without a name */
     uint32_t address_count;
     char addresses[MUSTER_MEMBER_ADDRESSES_MAX][MUSTER_MEMBER_ADDRESS_SIZE];
-    uint64_t state_version; /* 0: it has no state */
-    uint64_t generation;    /* its last one; 0: a newcomer */
-    uint32_t order;         /* newcomers to the same generation are ranked by it */
-    uint32_t pid;           /* only shown */
+    uint64_t state_version;            /* 0: it has no state */
+    uint64_t generation;               /* its last one; 0: a newcomer */
+    uint32_t order;                    /* newcomers to the same generation are ranked by it */
+    uint32_t pid;                      /* only shown */
+    char library[MUSTER_LIBRARY_SIZE]; /* the version of its libmuster; only shown and named */
 };
 
 enum muster_member_phase {
@@ -197,6 +200,7 @@ struct muster_member_view {
     bool suspected;
     uint32_t rank; /* ACTIVE and AWAITED: in the last generation; else UINT32_MAX */
     uint64_t progress;
+    int64_t joined_ms;    /* its first Join */
     int64_t last_seen_ms; /* last sign of life */
 };
 
@@ -235,6 +239,9 @@ enum muster_job_phase muster_membership_phase(const struct muster_membership *me
 const char *muster_membership_why(const struct muster_membership *membership); /* of the phase */
 struct muster_job_settings muster_membership_settings(const struct muster_membership *membership);
 /* The last formed generation, running or revoked. */
+/* How many Resizes the job has accepted. A launcher starts the workers that are missing after each,
+ * also after one to the size that the job aims at already. */
+uint64_t muster_membership_resizes(const struct muster_membership *membership);
 struct muster_generation_view
 muster_membership_generation(const struct muster_membership *membership);
 /* True if newcomers have settled, so that all members are to join again at their next commit.

@@ -33,6 +33,7 @@ struct muster_member {
     enum muster_member_phase phase;
     struct muster_member_info *info; /* owned; NULL once it is gone */
     struct muster_signs signs;
+    int64_t joined_ms;   /* its first Join */
     uint64_t arrival;    /* its number among all members, by first Join */
     uint64_t seniority;  /* its number by first generation; MUSTER_NEWCOMER before that */
     uint64_t generation; /* the last one it was in; 0: none */
@@ -73,6 +74,7 @@ struct muster_membership {
     uint64_t highest;         /* the highest generation number that this job or a joiner knows */
     int64_t last_newcomer_ms; /* when the last newcomer joined */
     bool newcomers_settled;   /* RUNNING: the next generation is to include them */
+    uint64_t resizes;         /* accepted so far, also those that changed no target */
     bool shrinking;           /* a Resize asks for fewer members than there are */
     bool finishing;           /* RUNNING: a member has finished */
     bool deserted;            /* ENDED: only because nobody was left */

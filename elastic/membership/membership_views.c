@@ -16,6 +16,11 @@ struct muster_job_settings muster_membership_settings(const struct muster_member
     return membership->settings;
 }
 
+uint64_t muster_membership_resizes(const struct muster_membership *membership)
+{
+    return membership->resizes;
+}
+
 struct muster_generation_view
 muster_membership_generation(const struct muster_membership *membership)
 {
@@ -56,6 +61,7 @@ static struct muster_member_view view_of(const struct muster_member *member)
         .suspected = muster_liveness_suspected(&member->signs),
         .rank = member->phase == MUSTER_MEMBER_ARRIVED ? UINT32_MAX : member->rank,
         .progress = member->signs.progress,
+        .joined_ms = member->joined_ms,
         .last_seen_ms = member->signs.last_seen_ms,
     };
 }

@@ -20,6 +20,7 @@ static struct muster_snapshot_record job_record(const struct muster_membership *
         .arrivals = m->arrivals,
         .seniorities = m->seniorities,
         .highest = m->highest,
+        .resizes = m->resizes,
         .last_newcomer_ms = m->last_newcomer_ms,
         .newcomers_settled = m->newcomers_settled,
         .shrinking = m->shrinking,
@@ -55,6 +56,7 @@ static struct muster_snapshot_record member_record(const struct muster_member *m
 {
     struct muster_snapshot_record record = {
         .kind = member->info != NULL ? MUSTER_SNAPSHOT_MEMBER : MUSTER_SNAPSHOT_GONE,
+        .now_ms = member->joined_ms,
         .phase = member->phase,
         .signs = member->signs,
         .arrival = member->arrival,
@@ -169,6 +171,7 @@ static muster_status restore_job(struct muster_membership *m,
     m->arrivals = record->arrivals;
     m->seniorities = record->seniorities;
     m->highest = record->highest;
+    m->resizes = record->resizes;
     m->last_newcomer_ms = record->last_newcomer_ms;
     m->newcomers_settled = record->newcomers_settled;
     m->shrinking = record->shrinking;
@@ -233,6 +236,7 @@ static muster_status restore_member(struct muster_membership *m,
     /* Through AWAITED: the count of survivors depends on the seniority of a member that is ARRIVED,
      * which is set only now. */
     muster_records_set_phase(m, member, MUSTER_MEMBER_AWAITED);
+    member->joined_ms = record->now_ms;
     member->arrival = record->arrival;
     member->seniority = record->seniority;
     member->generation = record->generation;

@@ -22,7 +22,7 @@ enum muster_snapshot_record_kind {
 
 struct muster_snapshot_record {
     enum muster_snapshot_record_kind kind;
-    int64_t now_ms;
+    int64_t now_ms;                /* MEMBER, GONE: its first Join */
     char member[MUSTER_UUID_SIZE]; /* JOB: the member blamed for the end of the generation */
     char why[MUSTER_WHY_SIZE];
     struct muster_member_info info; /* MEMBER; DEPARTED: host and pid */
@@ -38,7 +38,7 @@ struct muster_snapshot_record {
     /* JOB */
     enum muster_job_phase job_phase;
     bool begun, newcomers_settled, shrinking, finishing, deserted, why_open;
-    uint64_t arrivals, seniorities, highest;
+    uint64_t arrivals, seniorities, highest, resizes;
     int64_t last_newcomer_ms;
     uint64_t state_version;
     uint32_t state_source;

@@ -102,9 +102,14 @@ static bool is_uuid(const char *text)
     return true;
 }
 
+static bool may_be_empty(enum muster_text_rule rule)
+{
+    return rule == MUSTER_TEXT_ANY || rule == MUSTER_TEXT_UUID_OR_NONE;
+}
+
 static muster_status check_text(const struct muster_field *field, const char *text)
 {
-    if (text[0] == '\0' && field->rule != MUSTER_TEXT_ANY) {
+    if (text[0] == '\0' && !may_be_empty(field->rule)) {
         return muster_error_set(MUSTER_INVALID, "%s: missing or empty", field->name);
     }
     for (const char *c = text; *c != '\0'; c++) {
@@ -117,7 +122,13 @@ static muster_status check_text(const struct muster_field *field, const char *te
                                 "%s: \"%s\": use 1 to %d letters, digits, '.', '_' and '-'",
                                 field->name, text, MUSTER_JOB_NAME_SIZE - 1);
     }
-    if (field->rule == MUSTER_TEXT_UUID && !is_uuid(text)) {
+    if (field->rule == MUSTER_TEXT_HOST && !muster_host_name_valid(text)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "%s: \"%s\": use letters, digits, '.', '_', '-' and ':'",
+                                field->name, text);
+    }
+    bool is_named = text[0] != '\0' && field->rule == MUSTER_TEXT_UUID_OR_NONE;
+    if ((is_named || field->rule == MUSTER_TEXT_UUID) && !is_uuid(text)) {
         return muster_error_set(MUSTER_INVALID, "%s: \"%s\": not a UUID", field->name, text);
     }
     return MUSTER_OK;
@@ -216,6 +227,19 @@ static muster_status decode_texts(const struct muster_field *field, const json_t
         }
     }
     *ret_count = count;
+    return MUSTER_OK;
+}
+
+static muster_status decode_owned_texts(const struct muster_field *field, const json_t *json,
+                                        char **ret, uint32_t *ret_count)
+{
+    TRY(check_array(field, json));
+    AUTO_FREE char *texts = calloc(json_array_size(json) + 1, field->size_bytes);
+    if (texts == NULL) {
+        return muster_error_set(MUSTER_FATAL, "%s: no memory", field->name);
+    }
+    TRY(decode_texts(field, json, texts, ret_count));
+    *ret = TAKE(texts);
     return MUSTER_OK;
 }
 
@@ -347,6 +371,8 @@ static muster_status decode_field(const struct muster_field *field, const json_t
         return decode_word(field, json, at);
     case MUSTER_FIELD_TEXTS:
         return decode_texts(field, json, at, count_at);
+    case MUSTER_FIELD_OWNED_TEXTS:
+        return decode_owned_texts(field, json, at, count_at);
     case MUSTER_FIELD_NUMBERS:
         return decode_numbers(field, json, at, count_at);
     case MUSTER_FIELD_BYTES:
@@ -403,6 +429,7 @@ void muster_message_finish(const struct muster_service_message *message, void *v
         switch (field->kind) {
         case MUSTER_FIELD_LIST:
         case MUSTER_FIELD_NUMBERS:
+        case MUSTER_FIELD_OWNED_TEXTS:
             *(uint32_t *)count_at = 0;
             free(*at);
             *at = NULL;

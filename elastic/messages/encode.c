@@ -117,6 +117,8 @@ static json_t *encode_field(const struct muster_field *field, const void *value)
         return encode_word(field, *(const unsigned *)at);
     case MUSTER_FIELD_TEXTS:
         return encode_texts(field, at, *(const uint32_t *)count_at);
+    case MUSTER_FIELD_OWNED_TEXTS:
+        return encode_texts(field, *(const char *const *)at, *(const uint32_t *)count_at);
     case MUSTER_FIELD_NUMBERS:
         return encode_numbers(*(const uint32_t *const *)at, *(const uint32_t *)count_at);
     case MUSTER_FIELD_BYTES:

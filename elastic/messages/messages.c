@@ -6,8 +6,9 @@
 const char *muster_rpc_method_name(enum muster_rpc_method method)
 {
     static const char *const names[MUSTER_RPC_METHOD_COUNT] = {
-        "Join", "Watch", "Leave",  "Report",   "Resize", "Put",
-        "Get",  "Wait",  "GetJob", "ListJobs", "EndJob", "Peers",
+        "Join", "Watch",          "Leave",  "Report",    "Resize", "Put",
+        "Get",  "Wait",           "GetJob", "ListJobs",  "EndJob", "Peers",
+        "Add",  "CompareAndSwap", "Delete", "CountKeys",
     };
     return (unsigned)method < MUSTER_RPC_METHOD_COUNT ? names[method] : "unknown";
 }
@@ -68,6 +69,14 @@ bool muster_job_name_valid(const char *name)
                            "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                            "0123456789._-");
     return length > 0 && length < MUSTER_JOB_NAME_SIZE && name[length] == '\0';
+}
+
+bool muster_host_name_valid(const char *name)
+{
+    size_t length = strspn(name,
+                           "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                           "0123456789._-:");
+    return length > 0 && length < MUSTER_HOST_SIZE && name[length] == '\0';
 }
 
 /* jansson nests up to 2048 deep, which is more stack than a server's thread should risk. */

@@ -25,6 +25,7 @@ enum {
     MUSTER_WAIT_MAX_MS = 30000,
     MUSTER_PEERS_INLINE_MAX = 64, /* a job of more: neighbours for those who ask for them */
     MUSTER_PEERS_MAX = 4096,      /* ranks of one Peers */
+    MUSTER_WAIT_KEYS_MAX = 1024, /* of one Wait */
     MUSTER_MISSING_MAX = 8,
     MUSTER_MISSING_SIZE = 128,
     MUSTER_JSON_DEPTH_MAX = 16,
@@ -86,6 +87,10 @@ enum muster_rpc_method {
     MUSTER_RPC_LIST_JOBS,
     MUSTER_RPC_END_JOB,
     MUSTER_RPC_PEERS,
+    MUSTER_RPC_ADD,
+    MUSTER_RPC_COMPARE_AND_SWAP,
+    MUSTER_RPC_DELETE,
+    MUSTER_RPC_COUNT_KEYS,
     MUSTER_RPC_METHOD_COUNT,
 };
 /* The last part of the path: "Join". */
@@ -94,10 +99,13 @@ const char *muster_rpc_method_name(enum muster_rpc_method method);
 /* True for 1 to 64 letters, digits, '.', '_', '-'. */
 bool muster_job_name_valid(const char *name);
 
+/* True for 1 to 63 letters, digits, '.', '_', '-' and ':', which addresses have. */
+bool muster_host_name_valid(const char *name);
+
 struct muster_join_request {
     char job[MUSTER_JOB_NAME_SIZE];
     struct muster_member_info info;
-    uint32_t min_size, max_size, target_size;
+    uint32_t min_size, max_size, target_size, wire_version;
     bool neighbours; /* it can fetch peers: in a large job its neighbours are enough */
 };
 
@@ -182,14 +190,44 @@ struct muster_peers_response {
     struct muster_wire_peer *peers; /* owned [peer_count], in the order of the request */
 };
 
-/* Put, Get and Wait. */
+/* Put, Get, Wait, Add, CompareAndSwap and Delete. */
 struct muster_value_request {
     char job[MUSTER_JOB_NAME_SIZE];
     uint64_t generation;
-    char key[MUSTER_KEY_MAX_BYTES + 1];
-    uint32_t timeout_ms; /* Wait */
-    size_t value_size;   /* Put */
-    void *value;         /* Put; owned */
+    char key[MUSTER_KEY_MAX_BYTES + 1];     /* Wait: may be empty if keys are not */
+    uint32_t timeout_ms;                    /* Wait */
+    uint32_t key_count;                     /* Wait */
+    char (*keys)[MUSTER_KEY_MAX_BYTES + 1]; /* Wait; owned */
+    size_t value_size;                      /* Put, CompareAndSwap */
+    void *value;                            /* Put, CompareAndSwap; owned */
+    size_t expected_size;                   /* CompareAndSwap */
+    void *expected;                         /* CompareAndSwap; owned */
+    int64_t amount;                         /* Add */
+    char request_id[MUSTER_UUID_SIZE];      /* Add, CompareAndSwap: empty, or the same in a retry */
+};
+
+struct muster_count_request {
+    char job[MUSTER_JOB_NAME_SIZE];
+    uint64_t generation;
+    char prefix[MUSTER_KEY_MAX_BYTES + 1]; /* empty: all keys */
+};
+
+struct muster_count_response {
+    uint32_t count;
+};
+
+struct muster_add_response {
+    int64_t value;
+};
+
+struct muster_swap_response {
+    bool swapped;
+    size_t value_size; /* of the value after the call */
+    void *value;       /* owned */
+};
+
+struct muster_delete_response {
+    bool deleted;
 };
 
 struct muster_value_response {
@@ -206,7 +244,8 @@ struct muster_job_request {
 struct muster_job_member {
     struct muster_member_info info; /* addresses are not sent */
     enum muster_member_phase phase;
-    int32_t rank;
+    int32_t rank, local_rank, cross_rank; /* in the last generation; -1: none */
+    int64_t joined_ms;                    /* since the job began */
     uint64_t progress, silent_ms;
     bool suspected, leave_asked;
 };
@@ -216,7 +255,9 @@ struct muster_job_response {
     enum muster_job_phase phase;
     char why[MUSTER_WHY_SIZE];
     uint64_t generation;
-    uint32_t min_size, max_size, target_size;
+    uint32_t min_size, max_size, target_size, wire_version;
+    uint64_t resizes;
+    int64_t now_ms; /* since the job began */
     bool pending;
     uint32_t member_count, generation_count, departure_count;
     struct muster_job_member *members;            /* owned */
@@ -257,6 +298,11 @@ MUSTER_MESSAGE(peers_request, muster_peers_request);
 MUSTER_MESSAGE(peers_response, muster_peers_response);
 MUSTER_MESSAGE(value_request, muster_value_request);
 MUSTER_MESSAGE(value_response, muster_value_response);
+MUSTER_MESSAGE(count_request, muster_count_request);
+MUSTER_MESSAGE(count_response, muster_count_response);
+MUSTER_MESSAGE(add_response, muster_add_response);
+MUSTER_MESSAGE(swap_response, muster_swap_response);
+MUSTER_MESSAGE(delete_response, muster_delete_response);
 MUSTER_MESSAGE(job_request, muster_job_request);
 MUSTER_MESSAGE(job_response, muster_job_response);
 MUSTER_MESSAGE(jobs_response, muster_jobs_response);
@@ -267,6 +313,7 @@ void muster_peers_request_finish(struct muster_peers_request *value);
 void muster_peers_response_finish(struct muster_peers_response *value);
 void muster_value_request_finish(struct muster_value_request *value);
 void muster_value_response_finish(struct muster_value_response *value);
+void muster_swap_response_finish(struct muster_swap_response *value);
 void muster_job_response_finish(struct muster_job_response *value);
 void muster_jobs_response_finish(struct muster_jobs_response *value);
 

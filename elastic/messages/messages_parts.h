@@ -24,7 +24,9 @@ enum muster_field_kind {                       /* C type in the value; JSON */
                          MUSTER_FIELD_WORD,    /* an enum; its name in words */
                          MUSTER_FIELD_TEXTS,   /* char[max][size], and its uint32_t count; array */
                          MUSTER_FIELD_NUMBERS, /* owned uint32_t *, and its uint32_t count; array */
-                         MUSTER_FIELD_BYTES,   /* owned void *, and its size_t size; base64 */
+                         MUSTER_FIELD_OWNED_TEXTS, /* owned char (*)[size], and its uint32_t count;
+                                                      array */
+                         MUSTER_FIELD_BYTES,       /* owned void *, and its size_t size; base64 */
                          MUSTER_FIELD_LIST, /* owned array of structs, and its uint32_t count; array
                                                of objects */
                          MUSTER_FIELD_PART, /* fields of the same struct; object */
@@ -34,7 +36,9 @@ enum muster_text_rule {
     MUSTER_TEXT_ANY = 0,
     MUSTER_TEXT_REQUIRED, /* not empty */
     MUSTER_TEXT_JOB,
+    MUSTER_TEXT_HOST,
     MUSTER_TEXT_UUID,
+    MUSTER_TEXT_UUID_OR_NONE,
 };
 
 struct muster_service_message;
@@ -94,14 +98,16 @@ void muster_message_finish(const struct muster_service_message *message, void *v
         ADDRESSES_FIELD(type_, info.addresses, info.address_count),                              \
         FIELD(type_, "stateVersion", UINT64, info.state_version),                                \
         FIELD(type_, "generation", UINT64, info.generation),                                     \
-        FIELD(type_, "order", UINT32, info.order), FIELD(type_, "pid", UINT32, info.pid)
-#define SETTINGS_FIELDS(type_)                                    \
-    FIELD(type_, "minSize", UINT32, settings.min_size),           \
-        FIELD(type_, "maxSize", UINT32, settings.max_size),       \
-        FIELD(type_, "targetSize", UINT32, settings.target_size), \
-        FIELD(type_, "settleMs", UINT32, settings.settle_ms),     \
-        FIELD(type_, "leaseMs", UINT32, settings.lease_ms),       \
-        FIELD(type_, "arriveMs", UINT32, settings.arrive_ms),     \
+        FIELD(type_, "order", UINT32, info.order), FIELD(type_, "pid", UINT32, info.pid),        \
+        TEXT_FIELD(type_, "libraryVersion", info.library, ANY)
+#define SETTINGS_FIELDS(type_)                                      \
+    FIELD(type_, "minSize", UINT32, settings.min_size),             \
+        FIELD(type_, "maxSize", UINT32, settings.max_size),         \
+        FIELD(type_, "targetSize", UINT32, settings.target_size),   \
+        FIELD(type_, "wireVersion", UINT32, settings.wire_version), \
+        FIELD(type_, "settleMs", UINT32, settings.settle_ms),       \
+        FIELD(type_, "leaseMs", UINT32, settings.lease_ms),         \
+        FIELD(type_, "arriveMs", UINT32, settings.arrive_ms),       \
         FIELD(type_, "suspectMs", UINT32, settings.suspect_ms)
 
 #define MESSAGE(type_, fields_, ...)                                              \

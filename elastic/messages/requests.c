@@ -13,11 +13,12 @@ static const char *const leave_words[] = {
 static const struct muster_field join_fields[] = {
     TEXT_FIELD(muster_join_request, "job", job, JOB),
     TEXT_FIELD(muster_join_request, "member", info.id, UUID),
-    INFO_FIELDS(muster_join_request, REQUIRED),
+    INFO_FIELDS(muster_join_request, HOST),
     FIELD(muster_join_request, "minSize", UINT32, min_size),
     FIELD(muster_join_request, "maxSize", UINT32, max_size),
     FIELD(muster_join_request, "targetSize", UINT32, target_size),
     FIELD(muster_join_request, "neighbours", BOOL, neighbours),
+    FIELD(muster_join_request, "wireVersion", UINT32, wire_version),
 };
 static const struct muster_service_message join_request =
     MESSAGE(muster_join_request, join_fields, .sparse = true);
@@ -79,23 +80,6 @@ DEFINE_MESSAGE(peers_request, muster_peers_request, peers_request)
 void muster_peers_request_finish(struct muster_peers_request *value)
 {
     muster_message_finish(&peers_request, value);
-}
-
-static const struct muster_field value_fields[] = {
-    TEXT_FIELD(muster_value_request, "job", job, JOB),
-    FIELD(muster_value_request, "generation", UINT64, generation),
-    TEXT_FIELD(muster_value_request, "key", key, REQUIRED),
-    FIELD(muster_value_request, "timeoutMs", UINT32, timeout_ms, .max = MUSTER_WAIT_MAX_MS),
-    FIELD(muster_value_request, "value", BYTES, value, .size_bytes = MUSTER_VALUE_MAX_BYTES,
-          .count_offset = offsetof(struct muster_value_request, value_size)),
-};
-static const struct muster_service_message value_request =
-    MESSAGE(muster_value_request, value_fields, .sparse = true);
-DEFINE_MESSAGE(value_request, muster_value_request, value_request)
-
-void muster_value_request_finish(struct muster_value_request *value)
-{
-    muster_message_finish(&value_request, value);
 }
 
 static const struct muster_field job_fields[] = {

@@ -169,7 +169,7 @@ void muster_join_response_finish(struct muster_join_response *value)
     muster_message_finish(&join_formed, value);
 }
 
-/* Watches, values, errors --------------------------------------------------------------------- */
+/* Watches, errors ----------------------------------------------------------------------------- */
 
 static const struct muster_field watch_fields[] = {
     FIELD(muster_watch_response, "revoked", BOOL, revoked),
@@ -180,19 +180,6 @@ static const struct muster_field watch_fields[] = {
 static const struct muster_service_message watch_response =
     MESSAGE(muster_watch_response, watch_fields);
 DEFINE_MESSAGE(watch_response, muster_watch_response, watch_response)
-
-static const struct muster_field value_fields[] = {
-    FIELD(muster_value_response, "value", BYTES, value, .size_bytes = MUSTER_VALUE_MAX_BYTES,
-          .count_offset = offsetof(struct muster_value_response, value_size)),
-};
-static const struct muster_service_message value_response =
-    MESSAGE(muster_value_response, value_fields);
-DEFINE_MESSAGE(value_response, muster_value_response, value_response)
-
-void muster_value_response_finish(struct muster_value_response *value)
-{
-    muster_message_finish(&value_response, value);
-}
 
 static const struct muster_field error_fields[] = {
     FIELD(muster_rpc_error, "message", LINE, message,
@@ -241,8 +228,12 @@ static const struct muster_field member_fields[] = {
     TEXT_FIELD(muster_job_member, "host", info.host, ANY),
     TEXT_FIELD(muster_job_member, "rack", info.rack, ANY),
     FIELD(muster_job_member, "pid", UINT32, info.pid),
+    TEXT_FIELD(muster_job_member, "libraryVersion", info.library, ANY),
     WORD_FIELD(muster_job_member, "phase", phase, member_words),
     FIELD(muster_job_member, "rank", INT32, rank),
+    FIELD(muster_job_member, "localRank", INT32, local_rank),
+    FIELD(muster_job_member, "crossRank", INT32, cross_rank),
+    FIELD(muster_job_member, "joinedMs", INT64, joined_ms),
     FIELD(muster_job_member, "stateVersion", UINT64, info.state_version),
     FIELD(muster_job_member, "progress", UINT64, progress),
     FIELD(muster_job_member, "silentMs", UINT64, silent_ms),
@@ -283,6 +274,9 @@ static const struct muster_field job_fields[] = {
     FIELD(muster_job_response, "minSize", UINT32, min_size),
     FIELD(muster_job_response, "maxSize", UINT32, max_size),
     FIELD(muster_job_response, "targetSize", UINT32, target_size),
+    FIELD(muster_job_response, "nowMs", INT64, now_ms),
+    FIELD(muster_job_response, "wireVersion", UINT32, wire_version),
+    FIELD(muster_job_response, "resizes", UINT64, resizes),
     FIELD(muster_job_response, "pending", BOOL, pending),
     LIST_FIELD(muster_job_response, "members", members, member_count, job_member),
     LIST_FIELD(muster_job_response, "generations", generations, generation_count,

@@ -39,6 +39,7 @@ struct muster_connections {
     /* Under the lock: */
     struct muster_connection *first; /* and the list that begins with it */
     uint32_t admitted;               /* sockets that were admitted and not added yet */
+    uint64_t open, accepted;
     bool refuses;
     pthread_cond_t empty; /* no connection is left and none admitted */
 };
@@ -57,6 +58,8 @@ struct muster_connection *muster_connections_add(struct muster_connections *conn
     struct muster_connection *connection = calloc(1, sizeof *connection);
     AUTO_LOCK(&connections->mutex);
     connections->admitted--;
+    connections->open += connection != NULL;
+    connections->accepted++;
     if (connections->refuses) {
         (void)shutdown(fd, SHUT_RDWR);
     }
@@ -68,6 +71,14 @@ struct muster_connection *muster_connections_add(struct muster_connections *conn
     return connection;
 }
 
+void muster_connections_count(struct muster_connections *connections, uint64_t *ret_open,
+                              uint64_t *ret_accepted)
+{
+    AUTO_LOCK(&connections->mutex);
+    *ret_open = connections->open;
+    *ret_accepted = connections->accepted;
+}
+
 /* libmicrohttpd calls this before it closes the socket. */
 void muster_connections_remove(struct muster_connections *connections,
                                struct muster_connection *connection)
@@ -77,6 +88,7 @@ void muster_connections_remove(struct muster_connections *connections,
     }
     muster_mutex_lock(&connections->mutex);
     DL_DELETE(connections->first, connection);
+    connections->open--;
     if (connections->first == NULL) {
         (void)pthread_cond_signal(&connections->empty);
     }

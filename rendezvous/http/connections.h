@@ -27,6 +27,10 @@ MUSTER_CHECKED muster_status muster_connections_create(uint32_t transfer_timeout
 /* Every connection has been removed. Accepts NULL. */
 void muster_connections_destroy(struct muster_connections *connections);
 
+/* The connections that are open now, and all that there ever were. */
+void muster_connections_count(struct muster_connections *connections, uint64_t *ret_open,
+                              uint64_t *ret_accepted);
+
 /* Called before a socket is accepted. False: refuse it. */
 bool muster_connections_admit(struct muster_connections *connections);
 /* Adds a socket that was admitted. NULL: no memory; the socket then has no timeout. */

@@ -1,4 +1,4 @@
-/* Requests from libmicrohttpd to rpc.h, responses back; the life of the server. */
+/* Requests from libmicrohttpd to rpc.h or horovod.h, responses back; the life of the server. */
 #include "rendezvous/http/http_parts.h"
 
 #include "worker/base/cleanup.h"
@@ -20,31 +20,11 @@ enum {
 
 /* Responses ----------------------------------------------------------------------------------- */
 
-static void add_headers(struct MHD_Response *response, unsigned http)
+/* The values of Horovod's workers are raw bytes; all other bodies are JSON. */
+static const char *content_type(const struct muster_http_request *request, unsigned http)
 {
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-    if (http == MHD_HTTP_METHOD_NOT_ALLOWED) {
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "POST");
-    }
-    if (http == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
-        (void)MHD_add_response_header(response, "Accept-Post", "application/json");
-    }
-}
-
-static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned http, char *text,
-                                 size_t size_bytes, enum MHD_ResponseMemoryMode mode)
-{
-    struct MHD_Response *response = MHD_create_response_from_buffer(size_bytes, text, mode);
-    if (response == NULL) {
-        if (mode == MHD_RESPMEM_MUST_FREE) {
-            free(text);
-        }
-        return MHD_NO;
-    }
-    add_headers(response, http);
-    enum MHD_Result result = MHD_queue_response(connection, http, response);
-    MHD_destroy_response(response);
-    return result;
+    bool raw = request->horovod_path != NULL && (http == MHD_HTTP_OK || http == MHD_HTTP_NOT_FOUND);
+    return raw ? "application/octet-stream" : "application/json";
 }
 
 static void free_parts(void *user)
@@ -55,46 +35,78 @@ static void free_parts(void *user)
 }
 
 /* A response in two parts, of which thousands of connections share the second. */
-static enum MHD_Result send_parts(struct MHD_Connection *connection, unsigned http,
-                                  struct muster_rpc_response response)
+static struct MHD_Response *create_parts(struct muster_rpc_response rpc)
 {
     struct muster_rpc_response *parts = malloc(sizeof *parts);
     if (parts == NULL) {
-        muster_rpc_response_finish(&response);
-        return MHD_NO;
+        muster_rpc_response_finish(&rpc);
+        return NULL;
     }
-    *parts = response;
-    const struct MHD_IoVec pieces[] = {{response.body, response.size_bytes},
-                                       {response.rest->text, response.rest->size_bytes}};
-    struct MHD_Response *sent = MHD_create_response_from_iovec(pieces, 2, free_parts, parts);
-    if (sent == NULL) {
+    *parts = rpc;
+    const struct MHD_IoVec pieces[] = {{rpc.body, rpc.size_bytes},
+                                       {rpc.rest->text, rpc.rest->size_bytes}};
+    struct MHD_Response *response = MHD_create_response_from_iovec(pieces, 2, free_parts, parts);
+    if (response == NULL) {
         free_parts(parts);
+    }
+    return response;
+}
+
+/* Takes the text of the response; it is JSON, or, without memory for it, a constant that is. */
+static struct MHD_Response *create_response(struct muster_rpc_response rpc)
+{
+    static char no_memory[] = "{\"code\":\"internal\",\"message\":\"no memory\"}";
+    if (rpc.body == NULL) {
+        muster_rpc_response_finish(&rpc);
+        return MHD_create_response_from_buffer(sizeof no_memory - 1, no_memory,
+                                               MHD_RESPMEM_PERSISTENT);
+    }
+    if (rpc.rest != NULL) {
+        return create_parts(rpc);
+    }
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(rpc.size_bytes, rpc.body, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL) {
+        free(rpc.body);
+    }
+    return response;
+}
+
+/* closes: the connection cannot be used again. */
+static enum MHD_Result send_response(const struct muster_http_request *request, unsigned http,
+                                     struct muster_rpc_response rpc, bool closes)
+{
+    struct MHD_Response *response = create_response(rpc);
+    if (response == NULL) {
         return MHD_NO;
     }
-    add_headers(sent, http);
-    enum MHD_Result result = MHD_queue_response(connection, http, sent);
-    MHD_destroy_response(sent);
+    if (rpc.body == NULL) {
+        http = MHD_HTTP_INTERNAL_SERVER_ERROR;
+    }
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                  content_type(request, http));
+    if (closes) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    }
+    if (http == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW,
+                                      request->horovod_path != NULL ? "GET, PUT, DELETE" : "POST");
+    }
+    if (http == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
+        (void)MHD_add_response_header(response, "Accept-Post", "application/json");
+    }
+    enum MHD_Result result = MHD_queue_response(request->connection, http, response);
+    MHD_destroy_response(response);
     return result;
 }
 
-static enum MHD_Result send_response(struct MHD_Connection *connection, unsigned http,
-                                     struct muster_rpc_response response)
+static enum MHD_Result send_refusal(const struct muster_http_request *request)
 {
-    static char no_memory[] = "{\"code\":\"internal\",\"message\":\"no memory\"}";
-    if (response.body == NULL) {
-        return send_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, no_memory,
-                         sizeof no_memory - 1, MHD_RESPMEM_PERSISTENT);
-    }
-    return response.rest != NULL ? send_parts(connection, http, response)
-                                 : send_text(connection, http, response.body, response.size_bytes,
-                                             MHD_RESPMEM_MUST_FREE);
-}
-
-static enum MHD_Result send_refusal(struct MHD_Connection *connection,
-                                    struct muster_http_refusal refusal)
-{
-    return send_response(connection, refusal.http,
-                         muster_rpc_response_error(refusal.code, "%s", refusal.what));
+    struct muster_http_refusal refusal = request->refusal;
+    muster_status_count_refusal(request->http->service, refusal.code);
+    return send_response(request, refusal.http,
+                         muster_rpc_response_error(refusal.code, "%s", refusal.what),
+                         refusal.at_once);
 }
 
 /* Resumes the connection once there is a response and no other thread has the request. */
@@ -122,17 +134,17 @@ static enum MHD_Result send_held(struct muster_http_request *request)
     struct muster_rpc_response response = request->response;
     request->response.body = NULL;
     request->response.rest = NULL;
-    return send_response(request->connection, muster_rpc_code_http(response.code), response);
+    return send_response(request, muster_rpc_code_http(response.code), response, false);
 }
 
 /* Requests ------------------------------------------------------------------------------------ */
 
-/* In a thread of the queues: calls the method. A held request's connection is watched. */
-static void run_queued(struct muster_queued *queued)
+static bool call_service(struct muster_http_request *request,
+                         struct muster_rpc_response *ret_response)
 {
-    struct muster_http_request *request =
-        (struct muster_http_request *)((char *)queued -
-                                       offsetof(struct muster_http_request, queued));
+    if (request->horovod_path != NULL) {
+        return muster_http_call_horovod(request, ret_response);
+    }
     const struct muster_rpc_request rpc = {
         .method = request->method,
         .token = request->token,
@@ -140,8 +152,17 @@ static void run_queued(struct muster_queued *queued)
         .size_bytes = request->size_bytes,
         .timeout_ms = request->timeout_ms,
     };
+    return muster_rpc_handle(request->http->service, &rpc, &request->held, ret_response);
+}
+
+/* In a thread of the queues: calls the method. A held request's connection is watched. */
+static void run_queued(struct muster_queued *queued)
+{
+    struct muster_http_request *request =
+        (struct muster_http_request *)((char *)queued -
+                                       offsetof(struct muster_http_request, queued));
     struct muster_rpc_response response;
-    if (muster_rpc_handle(request->http->service, &rpc, &request->held, &response)) {
+    if (call_service(request, &response)) {
         respond_held(&request->held, response);
     }
     AUTO_LOCK(&request->mutex);
@@ -180,6 +201,9 @@ static bool append_body(struct muster_http_request *request, const char *data, s
     size_t needed = request->size_bytes + size_bytes;
     if (muster_clock_ns() > request->deadline_ns || needed > MUSTER_HTTP_DRAIN_MAX_BYTES) {
         return false;
+    }
+    if (request->refusal.http == 0 && request->is_get) {
+        request->refusal = muster_http_refuse_get_body();
     }
     if (request->refusal.http == 0 && needed > MUSTER_BODY_MAX_BYTES) {
         request->refusal = muster_http_refuse_body();
@@ -221,13 +245,29 @@ static struct muster_http_request *create_request(struct muster_http *http,
     return request;
 }
 
+/* By the path: a request of Horovod's, a page, or a method of the service. */
+static struct muster_http_refusal check_head(struct muster_http_request *request, const char *url,
+                                             const char *http_method, const char *version)
+{
+    struct MHD_Connection *connection = request->connection;
+    struct muster_http_refusal refusal = muster_http_check_framing(connection, version);
+    if (refusal.http != 0) {
+        return refusal;
+    }
+    if (request->http->horovod != NULL && muster_horovod_path_is(url)) {
+        return muster_http_check_horovod(connection, url, http_method, request);
+    }
+    return muster_http_check_page(url, http_method, request)
+               ? refusal
+               : muster_http_check_head(connection, url, http_method, request);
+}
+
 /* libmicrohttpd calls this once for the head of a request, for each piece of its body, at its end,
  * and again when a suspended connection is resumed. */
 static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url,
                               const char *http_method, const char *version, const char *data,
                               size_t *data_size, void **context)
 {
-    (void)version;
     struct muster_http_request *request = *context;
     if (request == NULL) {
         request = create_request(user, connection);
@@ -235,10 +275,12 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
         if (request == NULL) {
             return MHD_NO;
         }
-        request->refusal = muster_http_check_head(connection, url, http_method, request);
-        return muster_http_body_length(connection) > MUSTER_HTTP_DRAIN_MAX_BYTES
-                   ? send_refusal(connection, request->refusal)
-                   : MHD_YES;
+        request->refusal = check_head(request, url, http_method, version);
+        bool too_long = muster_http_body_length(connection) > MUSTER_HTTP_DRAIN_MAX_BYTES;
+        if (too_long && request->refusal.http == 0) { /* a GET with such a body */
+            request->refusal = muster_http_refuse_body();
+        }
+        return too_long || request->refusal.at_once ? send_refusal(request) : MHD_YES;
     }
     if (*data_size > 0) {
         bool appended = append_body(request, data, *data_size);
@@ -251,7 +293,10 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     if (request->refusal.http == 0 && request->is_get) {
         request->refusal = muster_http_read_query(connection, request);
     }
-    return request->refusal.http == 0 ? call(request) : send_refusal(connection, request->refusal);
+    if (request->refusal.http != 0) {
+        return send_refusal(request);
+    }
+    return request->is_page ? muster_http_send_page(request) : call(request);
 }
 
 /* libmicrohttpd calls this when a request has ended, in whatever way. */
@@ -273,6 +318,7 @@ static void destroy_request(void *user, struct MHD_Connection *connection, void 
     (void)pthread_mutex_destroy(&request->mutex);
     muster_rpc_response_finish(&request->response);
     free(request->body);
+    free(request->horovod_path);
     free(request);
     AUTO_LOCK(&http->mutex);
     http->request_count--;
@@ -319,7 +365,11 @@ static void log_library(void *user, const char *format, va_list arguments)
 static void connection_closed(void *user, const struct muster_held_id *id)
 {
     const struct muster_http *http = user;
-    muster_rpc_disconnected(http->service, id);
+    if (muster_horovod_holds(id)) {
+        muster_horovod_disconnected(http->horovod, id);
+    } else {
+        muster_rpc_disconnected(http->service, id);
+    }
 }
 
 static unsigned connection_limit(void)
@@ -365,6 +415,7 @@ muster_status muster_http_start(const struct muster_http_config *config,
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     http->service = service;
+    http->horovod = config->horovod;
     http->transfer_timeout_ms = config->transfer_timeout_ms;
     muster_mutex_init(&http->mutex);
     muster_condition_init(&http->idle);
@@ -408,6 +459,9 @@ void muster_http_stop(struct muster_http *http)
          * request that libmicrohttpd itself has refused. */
         muster_connections_refuse(http->connections);
         muster_service_quiesce(http->service);
+        if (http->horovod != NULL) {
+            muster_horovod_quiesce(http->horovod);
+        }
         muster_queues_stop(http->queues); /* from now on requests run where they are read */
         wait_for_answers(http);
         muster_connections_close(http->connections, STOP_CLOSING_MS);

@@ -1,5 +1,6 @@
 /*
- * The Connect protocol over HTTP/1.1: from sockets to rpc.h and back. libmicrohttpd's threads wait
+ * The Connect protocol over HTTP/1.1: from sockets to rpc.h and back; and what Horovod's workers
+ * ask, to horovod.h. libmicrohttpd's threads wait
  * for no held request: its connection is suspended, and resumed by the thread that has the
  * response.
  */
@@ -19,9 +20,12 @@ enum {
     MUSTER_HTTP_THREADS = 2,
 };
 
+struct muster_horovod;
+
 struct muster_http_config {
     int listen_fd; /* taken */
     uint32_t transfer_timeout_ms;
+    struct muster_horovod *horovod; /* borrowed until stop; NULL: its paths are not served */
 };
 
 struct muster_http;

@@ -55,6 +55,12 @@ struct muster_http_refusal muster_http_refuse_body(void)
                   "the body is longer than 262144 bytes");
 }
 
+struct muster_http_refusal muster_http_refuse_get_body(void)
+{
+    return refuse(MHD_HTTP_BAD_REQUEST, MUSTER_RPC_INVALID_ARGUMENT,
+                  "a GET has no body: its message is in the query");
+}
+
 static struct muster_http_refusal check_post(struct MHD_Connection *connection)
 {
     if (!is_json(header(connection, "Content-Type"))) {
@@ -98,9 +104,9 @@ static bool timeout_valid(const char *timeout)
 
 /* Path and HTTP method first, then the headers of the Connect protocol, then those of POST or GET.
  */
-struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,
-                                                  const char *url, const char *http_method,
-                                                  struct muster_http_request *request)
+static struct muster_http_refusal check_head(struct MHD_Connection *connection, const char *url,
+                                             const char *http_method,
+                                             struct muster_http_request *request)
 {
     if (strncmp(url, path_prefix, sizeof path_prefix - 1) != 0 ||
         !muster_rpc_find_method(url + sizeof path_prefix - 1, &request->method)) {
@@ -111,7 +117,7 @@ struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connect
     if (!(request->is_get && muster_rpc_is_safe(request->method)) &&
         strcmp(http_method, MHD_HTTP_METHOD_POST) != 0) {
         return refuse(MHD_HTTP_METHOD_NOT_ALLOWED, MUSTER_RPC_UNIMPLEMENTED,
-                      "use POST (GetJob, ListJobs and Get may be a GET)");
+                      "use POST (GetJob, ListJobs, Get and CountKeys may be a GET)");
     }
     const char *version = header(connection, "Connect-Protocol-Version");
     if (version != NULL && strcmp(version, "1") != 0) {
@@ -123,6 +129,16 @@ struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connect
                       "Connect-Timeout-Ms: 1 to 10 digits");
     }
     return request->is_get ? check_get(connection) : check_post(connection);
+}
+
+struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,
+                                                  const char *url, const char *http_method,
+                                                  struct muster_http_request *request)
+{
+    struct muster_http_refusal refusal = check_head(connection, url, http_method, request);
+    refusal.at_once =
+        refusal.http != 0 && muster_http_body_length(connection) > MUSTER_HTTP_DRAIN_MAX_BYTES;
+    return refusal;
 }
 
 /* The message is plain JSON, or base64 if the query says so. */

@@ -1,17 +1,20 @@
-/* The server and one of its requests, shared by http.c and http_head.c. */
+/* The server and one of its requests, shared by the files of this folder. */
 #ifndef MUSTER_RENDEZVOUS_HTTP_HTTP_PARTS_H
 #define MUSTER_RENDEZVOUS_HTTP_HTTP_PARTS_H
 
+#include "rendezvous/horovod/horovod.h"
 #include "rendezvous/http/connections.h"
 #include "rendezvous/http/http.h"
 #include "rendezvous/http/queues.h"
 #include "rendezvous/routes/rpc.h"
+#include "rendezvous/routes/status_paths.h"
 #include "worker/base/thread.h"
 
 #include <microhttpd.h>
 
 struct muster_http {
     struct muster_service *service;
+    struct muster_horovod *horovod; /* NULL: none */
     struct muster_connections *connections;
     struct muster_queues *queues;
     struct MHD_Daemon *daemon;
@@ -32,6 +35,7 @@ struct muster_http_refusal {
     unsigned http;
     enum muster_rpc_code code;
     const char *what;
+    bool at_once; /* the rest of the request is not read, and the connection is closed */
 };
 
 struct muster_http_request {
@@ -44,6 +48,10 @@ struct muster_http_request {
     bool is_get;
     const char *token; /* borrowed from the head; NULL: none */
     uint32_t timeout_ms;
+    bool is_page; /* its path is no method's: page */
+    enum muster_status_path page;
+    char *horovod_path; /* owned; NULL: it is a request of the Connect protocol */
+    enum muster_horovod_method horovod_method;
     struct muster_http_refusal refusal; /* sent when the body has been read */
     int64_t deadline_ns;                /* of the body */
     char *body;                         /* owned */
@@ -55,19 +63,38 @@ struct muster_http_request {
     struct muster_rpc_response response; /* body owned */
 };
 
+/* Refuses a head that does not say clearly where the request ends and for which host it is. */
+struct muster_http_refusal muster_http_check_framing(struct MHD_Connection *connection,
+                                                     const char *version);
+
 /* Checks the head of a request, and sets its method. */
 struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,
                                                   const char *url, const char *http_method,
                                                   struct muster_http_request *request);
 
+/* Whether it is a GET of a path that answers with text: sets request->page. */
+bool muster_http_check_page(const char *url, const char *http_method,
+                            struct muster_http_request *request);
+enum MHD_Result muster_http_send_page(struct muster_http_request *request);
+
 /* The Content-Length; 0: none. */
 uint64_t muster_http_body_length(struct MHD_Connection *connection);
 /* Of a body that is too long. */
 struct muster_http_refusal muster_http_refuse_body(void);
+/* Of a body that a GET has. */
+struct muster_http_refusal muster_http_refuse_get_body(void);
 
-/* Sets request->body from the query of a GET. */
+/* Sets request->body, which is NULL, from the query of a GET. */
 struct muster_http_refusal muster_http_read_query(struct MHD_Connection *connection,
                                                   struct muster_http_request *request);
+
+/* http_horovod.c: the same as check_head for a request of Horovod's workers; and its call, which
+ * returns as muster_horovod_handle(). */
+struct muster_http_refusal muster_http_check_horovod(struct MHD_Connection *connection,
+                                                     const char *url, const char *http_method,
+                                                     struct muster_http_request *request);
+bool muster_http_call_horovod(struct muster_http_request *request,
+                              struct muster_rpc_response *ret_response);
 
 /* The token of "Authorization: Bearer TOKEN", borrowed; NULL: there is none. */
 const char *muster_http_token(struct MHD_Connection *connection);

@@ -20,5 +20,9 @@ bool muster_route_end_job(struct muster_rpc_call *call);
 bool muster_route_put(struct muster_rpc_call *call);
 bool muster_route_get(struct muster_rpc_call *call);
 bool muster_route_wait(struct muster_rpc_call *call);
+bool muster_route_add(struct muster_rpc_call *call);
+bool muster_route_compare_and_swap(struct muster_rpc_call *call);
+bool muster_route_delete(struct muster_rpc_call *call);
+bool muster_route_count_keys(struct muster_rpc_call *call);
 
 #endif

@@ -1,6 +1,7 @@
 /* Resize, EndJob, GetJob, ListJobs: the methods of people and launchers. */
 #include "rendezvous/routes/routes.h"
 #include "rendezvous/service/job_events.h"
+#include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 
 #include <stdio.h>
@@ -48,9 +49,27 @@ bool muster_route_end_job(struct muster_rpc_call *call)
 
 /* GetJob -------------------------------------------------------------------------------------- */
 
-static void fill_members(const struct muster_job *job, struct muster_job_response *response)
+struct job_member_ranks {
+    int32_t local, cross;
+};
+
+/* Local and cross rank by rank. The cross rank is the number of earlier hosts with that local rank.
+ * A host's local ranks are seen in order, so one counter a local rank is enough. */
+static void fill_ranks(const struct muster_generation_view *generation,
+                       struct job_member_ranks *ranks, uint32_t *counters)
 {
-    int64_t now_ms = muster_job_now_ms(job);
+    uint32_t rank = 0;
+    for (uint32_t host = 0; host < generation->hosts; host++) {
+        for (uint32_t local = 0; local < generation->host_sizes[host]; local++) {
+            ranks[rank++] = (struct job_member_ranks){(int32_t)local, (int32_t)counters[local]++};
+        }
+    }
+}
+
+static void fill_members(const struct muster_job *job, const struct job_member_ranks *ranks,
+                         struct muster_job_response *response)
+{
+    int64_t now_ms = response->now_ms;
     struct muster_member_view view;
     for (uint32_t i = 0; i < response->member_count; i++) {
         if (!muster_membership_member(job->membership, i, &view)) {
@@ -61,6 +80,9 @@ static void fill_members(const struct muster_job *job, struct muster_job_respons
         member->info = *view.info;
         member->phase = view.phase;
         member->rank = view.rank == UINT32_MAX ? -1 : (int32_t)view.rank;
+        member->local_rank = view.rank == UINT32_MAX ? -1 : ranks[view.rank].local;
+        member->cross_rank = view.rank == UINT32_MAX ? -1 : ranks[view.rank].cross;
+        member->joined_ms = view.joined_ms;
         member->progress = view.progress;
         member->silent_ms = now_ms > view.last_seen_ms ? (uint64_t)(now_ms - view.last_seen_ms) : 0;
         member->suspected = view.suspected;
@@ -90,12 +112,18 @@ static json_t *describe(const struct muster_job *job)
     const struct muster_membership *membership = job->membership;
     struct muster_job_settings settings = muster_membership_settings(membership);
     uint32_t count = muster_membership_count(membership);
+    struct muster_generation_view generation = muster_membership_generation(membership);
+    AUTO_FREE struct job_member_ranks *ranks = calloc((size_t)generation.size + 1, sizeof *ranks);
+    AUTO_FREE uint32_t *counters = calloc((size_t)generation.size + 1, sizeof *counters);
     struct muster_job_response response = {
         .phase = muster_membership_phase(membership),
-        .generation = muster_membership_generation(membership).number,
+        .generation = generation.number,
+        .now_ms = muster_job_now_ms(job),
         .min_size = settings.min_size,
         .max_size = settings.max_size,
         .target_size = settings.target_size,
+        .wire_version = settings.wire_version,
+        .resizes = muster_membership_resizes(membership),
         .pending = muster_membership_pending(membership),
         .member_count = count,
         .members = calloc((size_t)count + 1, sizeof *response.members),
@@ -105,8 +133,10 @@ static json_t *describe(const struct muster_job *job)
     json_t *json = NULL;
     (void)snprintf(response.name, sizeof response.name, "%s", job->name);
     (void)snprintf(response.why, sizeof response.why, "%s", muster_membership_why(membership));
-    if (response.members != NULL && response.generations != NULL && response.departures != NULL) {
-        fill_members(job, &response);
+    if (response.members != NULL && response.generations != NULL && response.departures != NULL &&
+        ranks != NULL && counters != NULL) {
+        fill_ranks(&generation, ranks, counters);
+        fill_members(job, ranks, &response);
         fill_records(job, &response);
         json = muster_job_response_encode(&response);
     }

@@ -96,6 +96,7 @@ static struct muster_job_settings settings_for(const struct muster_transaction *
     } else if (request->target_size != 0) {
         settings.target_size = request->target_size;
     }
+    settings.wire_version = request->wire_version;
     settings.min_size = request->min_size != 0 ? request->min_size : settings.min_size;
     settings.max_size = request->max_size != 0 ? request->max_size : settings.max_size;
     return settings;

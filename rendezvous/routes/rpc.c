@@ -24,6 +24,10 @@ static const struct {
     [MUSTER_RPC_LIST_JOBS] = {muster_route_list_jobs, true},
     [MUSTER_RPC_END_JOB] = {muster_route_end_job, false},
     [MUSTER_RPC_PEERS] = {muster_route_peers, true},
+    [MUSTER_RPC_ADD] = {muster_route_add, false},
+    [MUSTER_RPC_COMPARE_AND_SWAP] = {muster_route_compare_and_swap, false},
+    [MUSTER_RPC_DELETE] = {muster_route_delete, false},
+    [MUSTER_RPC_COUNT_KEYS] = {muster_route_count_keys, true},
 };
 
 bool muster_rpc_find_method(const char *name, enum muster_rpc_method *ret_method)
@@ -68,8 +72,8 @@ static bool defer(struct muster_rpc_call *call)
 }
 
 /* What is the same for all methods, then the route. */
-bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_request *request,
-                       struct muster_held_request *held, struct muster_rpc_response *ret_response)
+static bool handle(struct muster_service *service, const struct muster_rpc_request *request,
+                   struct muster_held_request *held, struct muster_rpc_response *ret_response)
 {
     if (request->token != NULL && !token_valid(request->token)) {
         *ret_response =
@@ -94,6 +98,16 @@ bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_r
         return true;
     }
     return false;
+}
+
+bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_request *request,
+                       struct muster_held_request *held, struct muster_rpc_response *ret_response)
+{
+    bool answered = handle(service, request, held, ret_response);
+    if (answered) { /* else it is counted when its response is ready */
+        muster_metrics_response(&service->metrics, request->method, ret_response->code);
+    }
+    return answered;
 }
 
 /* Whether a closed connection is a sign of death of this member: it has not connected anew, and a

@@ -7,6 +7,26 @@
 #include <string.h>
 #include <utlist.h>
 
+struct muster_wait_keys *muster_wait_keys_create(char (*keys)[MUSTER_KEY_MAX_BYTES + 1],
+                                                 uint32_t count)
+{
+    struct muster_wait_keys *several = malloc(sizeof *several);
+    if (several == NULL) {
+        free(keys);
+        return NULL;
+    }
+    *several = (struct muster_wait_keys){.count = count, .keys = keys};
+    return several;
+}
+
+void muster_wait_keys_destroy(struct muster_wait_keys *several)
+{
+    if (several != NULL) {
+        free(several->keys);
+        free(several);
+    }
+}
+
 static struct muster_held_request **list_of(struct muster_held_requests *requests,
                                             const struct muster_held_request *held)
 {
@@ -54,6 +74,8 @@ void muster_held_requests_remove(struct muster_held_requests *requests,
         HASH_DEL(requests->by_member, held);
     }
     requests->wait_count -= held->kind->of_member ? 0 : 1;
+    muster_wait_keys_destroy(held->several);
+    held->several = NULL;
 }
 
 struct muster_held_request *

@@ -44,15 +44,29 @@ struct muster_held_id {
 typedef void (*muster_respond_function)(struct muster_held_request *held,
                                         struct muster_rpc_response response);
 
+/* The keys of a Wait for several. */
+struct muster_wait_keys {
+    uint32_t count;
+    uint32_t seen;                          /* the first of them had values when looked up */
+    char (*keys)[MUSTER_KEY_MAX_BYTES + 1]; /* owned */
+};
+/* Takes the keys, also if it fails. NULL: no memory. */
+struct muster_wait_keys *muster_wait_keys_create(char (*keys)[MUSTER_KEY_MAX_BYTES + 1],
+                                                 uint32_t count);
+/* Accepts NULL. */
+void muster_wait_keys_destroy(struct muster_wait_keys *several);
+
 /* Storage of the caller, zeroed but for respond, and borrowed until respond is called. */
 struct muster_held_request {
     muster_respond_function respond;
     struct muster_held_id id;
     const struct muster_held_kind *kind;
+    enum muster_rpc_method method;
     uint64_t generation;                /* Watch, Wait */
     bool pending_known, leave_known;    /* Watch */
     bool neighbours;                    /* Join */
     char key[MUSTER_KEY_MAX_BYTES + 1]; /* Wait */
+    struct muster_wait_keys *several;   /* Wait, or NULL; owned, freed when it is removed */
     int64_t deadline_ns;
     struct muster_held_request *prev, *next;
     UT_hash_handle hh;                   /* Join, Watch: by member */

@@ -125,6 +125,7 @@ static void carry_out(struct muster_transaction *transaction, const struct muste
         }
     }
     bool formed = muster_membership_generation(job->membership).number != generation_before;
+    muster_metrics_event(&transaction->service->metrics, job->membership, event, formed);
     if (formed || phase != phase_before) {
         log_phase(job);
     }
@@ -148,10 +149,14 @@ static muster_status accept_one(struct muster_transaction *transaction,
     TRY(muster_membership_check(job->membership, event));
     enum muster_job_phase phase = muster_membership_phase(job->membership);
     uint64_t generation = muster_membership_generation(job->membership).number;
-    TRY(muster_journal_append(store, job, event));
+    int64_t began_ns = muster_clock_ns();
+    muster_status status = muster_journal_append(store, job, event);
+    muster_metrics_append(&transaction->service->metrics, muster_clock_ns() - began_ns,
+                          status == MUSTER_OK);
+    TRY(status);
     muster_transaction_wrote(transaction);
     struct muster_actions actions = {0};
-    muster_status status = muster_membership_apply(job->membership, event, &actions);
+    status = muster_membership_apply(job->membership, event, &actions);
     /* The event is stored and cannot be taken back. Only a restart makes both the same again. */
     assert(status == MUSTER_OK);
     (void)status;

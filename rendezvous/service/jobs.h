@@ -7,7 +7,9 @@
 #include "rendezvous/service/commits.h"
 #include "rendezvous/service/formed.h"
 #include "rendezvous/service/held_requests.h"
+#include "rendezvous/service/metrics.h"
 #include "rendezvous/service/musterd_service.h"
+#include "rendezvous/service/readiness.h"
 #include "rendezvous/service/values.h"
 #include "worker/base/thread.h"
 
@@ -44,6 +46,8 @@ struct muster_service {
     struct muster_store *store; /* borrowed */
     struct muster_clock_thread clock;
     struct muster_commits commits;
+    struct muster_metrics metrics;
+    struct muster_readiness readiness;
     atomic_bool quiesced;
     _Atomic uint64_t serials; /* the last serial of a held request */
     pthread_mutex_t table_mutex;

@@ -178,7 +178,8 @@ static muster_status load_value(void *user, uint64_t generation, const char *key
                                 size_t size_bytes)
 {
     struct muster_job *job = ((struct journal_reader *)user)->job;
-    return muster_values_put(&job->values, generation, key, value, size_bytes);
+    muster_status status = muster_values_load(&job->values, generation, key, value, size_bytes);
+    return status == MUSTER_OK ? status : muster_error_prefix(status, "job %s", job->name);
 }
 
 muster_status muster_journal_load(struct muster_service *service)

@@ -78,6 +78,8 @@ muster_status muster_service_create(const struct muster_service_config *config,
     }
     service->config = *config;
     service->store = store;
+    muster_metrics_init(&service->metrics);
+    muster_readiness_init(&service->readiness);
     muster_mutex_init(&service->table_mutex);
     muster_clock_thread_init(&service->clock, tick, service);
     muster_commits_init(&service->commits, store);
@@ -133,5 +135,6 @@ void muster_service_destroy(struct muster_service *service)
         muster_job_destroy(job);
     }
     (void)pthread_mutex_destroy(&service->table_mutex);
+    muster_readiness_finish(&service->readiness);
     free(service);
 }

@@ -136,6 +136,8 @@ bool muster_transaction_hold(struct muster_transaction *transaction, struct must
     }
     struct muster_held_request *held = call->held;
     held->kind = kind;
+    held->method = call->request->method;
+    (void)atomic_fetch_add(&service->metrics.held, 1);
     (void)snprintf(held->id.job, sizeof held->id.job, "%s", transaction->job->name);
     held->id.serial = atomic_fetch_add(&service->serials, 1) + 1;
     /* An eighth of the client's timeout is left for the response to reach it. */
@@ -153,7 +155,10 @@ void muster_transaction_respond(struct muster_transaction *transaction,
                                 struct muster_held_request *held,
                                 struct muster_rpc_response response)
 {
+    struct muster_metrics *metrics = &transaction->service->metrics;
     muster_held_requests_remove(&transaction->job->held_requests, held);
+    (void)atomic_fetch_sub(&metrics->held, 1);
+    muster_metrics_response(metrics, held->method, response.code);
     muster_ready_responses_add(&transaction->responses, held, response);
 }
 

@@ -53,9 +53,14 @@ struct muster_store_ops {
     muster_status (*replace)(struct muster_store *store, const char *job, char *const *texts,
                              size_t count);
 
-    /* Adds a value, or replaces the one of the same generation and key. */
+    /* Adds a value, or replaces the one of the same generation and key. The bytes are a record that
+     * the store does not read (service/values.c). */
     muster_status (*put)(struct muster_store *store, const char *job, uint64_t generation,
                          const char *key, const void *value, size_t size_bytes);
+
+    /* Removes a value; none of this generation and key is no error. */
+    muster_status (*remove_value)(struct muster_store *store, const char *job, uint64_t generation,
+                                  const char *key);
 
     /* Removes the values of generations above 0 and below this one. */
     muster_status (*drop_values)(struct muster_store *store, const char *job,
@@ -70,6 +75,9 @@ struct muster_store_ops {
     /* What was written before the call survives a power loss. Others may write meanwhile. If it
      * fails, the store writes nothing any more: what is on the disk is not certain. */
     muster_status (*sync)(struct muster_store *store);
+
+    /* Writes something that changes nothing: MUSTER_OK says that an event could be stored now. */
+    muster_status (*probe)(struct muster_store *store);
 
     /* Reads everything. Called before the other functions. */
     muster_status (*load)(struct muster_store *store, const struct muster_store_reader *reader);

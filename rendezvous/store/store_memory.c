@@ -35,6 +35,16 @@ static muster_status put(struct muster_store *store, const char *job, uint64_t g
     return MUSTER_OK;
 }
 
+static muster_status remove_value(struct muster_store *store, const char *job, uint64_t generation,
+                                  const char *key)
+{
+    (void)store;
+    (void)job;
+    (void)generation;
+    (void)key;
+    return MUSTER_OK;
+}
+
 static muster_status drop_values(struct muster_store *store, const char *job,
                                  uint64_t below_generation)
 {
@@ -57,6 +67,12 @@ static muster_status sync_nothing(struct muster_store *store)
     return MUSTER_OK;
 }
 
+static muster_status probe(struct muster_store *store)
+{
+    (void)store;
+    return MUSTER_OK;
+}
+
 static muster_status load(struct muster_store *store, const struct muster_store_reader *reader)
 {
     (void)store;
@@ -74,10 +90,12 @@ static const struct muster_store_ops memory_ops = {
     .append = append,
     .replace = replace,
     .put = put,
+    .remove_value = remove_value,
     .drop_values = drop_values,
     .remove = remove_job,
     .syncs = false,
     .sync = sync_nothing,
+    .probe = probe,
     .load = load,
     .close = close_store,
 };

@@ -22,8 +22,12 @@
 
 enum {
     APPLICATION_ID = 0x6d757374, /* "must", in the file's header */
-    SCHEMA_VERSION = 1,
+    SCHEMA_VERSION = 2,
 };
+
+/* Writes the page that has the version: as much as SQLite needs for an event at least. */
+#define PROBE_TEXT "PRAGMA user_version = 2"
+_Static_assert(SCHEMA_VERSION == 2, "PROBE_TEXT has the number");
 
 enum statement {
     BEGIN,
@@ -32,10 +36,12 @@ enum statement {
     INSERT_JOB,
     INSERT_EVENT,
     PUT_VALUE,
+    REMOVE_VALUE,
     DROP_VALUES,
     REMOVE_VALUES,
     REMOVE_EVENTS,
     REMOVE_JOB,
+    PROBE,
     LOAD_JOBS,
     LOAD_EVENTS,
     LOAD_VALUES,
@@ -52,11 +58,13 @@ static const char *const statement_texts[STATEMENT_COUNT] = {
     [PUT_VALUE] =
         "INSERT OR REPLACE INTO value (job, generation, key, value) "
         "VALUES (" JOB_ID ", ?2, ?3, ?4)",
+    [REMOVE_VALUE] = "DELETE FROM value WHERE job = " JOB_ID " AND generation = ?2 AND key = ?3",
     [DROP_VALUES] =
         "DELETE FROM value WHERE job = " JOB_ID " AND generation > 0 AND generation < ?2",
     [REMOVE_VALUES] = "DELETE FROM value WHERE job = " JOB_ID,
     [REMOVE_EVENTS] = "DELETE FROM events WHERE job = " JOB_ID,
     [REMOVE_JOB] = "DELETE FROM jobs WHERE name = ?1",
+    [PROBE] = PROBE_TEXT,
     [LOAD_JOBS] = "SELECT id, name, token, link_token FROM jobs ORDER BY id",
     [LOAD_EVENTS] = "SELECT sequence, event FROM events WHERE job = ?1 ORDER BY sequence",
     [LOAD_VALUES] = "SELECT generation, key, value FROM value WHERE job = ?1",
@@ -236,6 +244,18 @@ static muster_status put(struct muster_store *base, const char *job, uint64_t ge
     return run(store, PUT_VALUE);
 }
 
+static muster_status remove_value(struct muster_store *base, const char *job, uint64_t generation,
+                                  const char *key)
+{
+    struct sqlite_store *store = sqlite_store_of(base);
+    TRY(check_file_unchanged(store));
+    AUTO_LOCK(&store->mutex);
+    (void)bind_text(store, REMOVE_VALUE, 1, job);
+    (void)bind_number(store, REMOVE_VALUE, 2, generation);
+    (void)bind_text(store, REMOVE_VALUE, 3, key);
+    return run(store, REMOVE_VALUE);
+}
+
 static muster_status drop_values(struct muster_store *base, const char *job,
                                  uint64_t below_generation)
 {
@@ -337,6 +357,14 @@ static muster_status read_job(struct sqlite_store *store, sqlite3_stmt *row,
 }
 
 /* Without the lock: no other function is called before load has returned. */
+static muster_status probe(struct muster_store *base)
+{
+    struct sqlite_store *store = sqlite_store_of(base);
+    AUTO_LOCK(&store->mutex);
+    TRY(check_file_unchanged(store));
+    return run(store, PROBE);
+}
+
 static muster_status load(struct muster_store *base, const struct muster_store_reader *reader)
 {
     return each_row(sqlite_store_of(base), LOAD_JOBS, read_job, reader);
@@ -359,10 +387,12 @@ static const struct muster_store_ops sqlite_ops = {
     .append = append,
     .replace = replace,
     .put = put,
+    .remove_value = remove_value,
     .drop_values = drop_values,
     .remove = remove_job,
     .syncs = true,
     .sync = sync_log,
+    .probe = probe,
     .load = load,
     .close = close_store,
 };

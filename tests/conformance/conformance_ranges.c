@@ -10,7 +10,7 @@ enum { ROUNDS = 60, SMALL_MAX = 20000, LARGE_MAX = 1500000, RUNS_MAX = 300, ELEM
 
 static uint64_t seed;
 
-/* Bytes of memory as ranges, in an order of their own. */
+/* Bytes of memory as ranges: tiny, middle and large ones, in an order of their own. */
 struct scattered {
     char *memory;
     struct muster_range_run runs[RUNS_MAX + 1];
@@ -23,7 +23,8 @@ static void cut_runs(struct scattered *data, uint64_t size, uint64_t *random)
     uint64_t at = 0;
     size_t count = 0;
     while (at < size) {
-        uint64_t room = test_random(random) % 4 == 0 ? size - at : 64 * ELEMENT;
+        uint32_t kind = test_random(random) % 8;
+        uint64_t room = kind < 2 ? size - at : kind < 4 ? 40000 : 64 * ELEMENT;
         uint64_t run = (1 + test_random(random) % (room / ELEMENT + 1)) * ELEMENT;
         data->runs[count++].begin_bytes = at;
         at = count + 1 >= most || run > size - at ? size : at + run;

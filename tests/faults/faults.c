@@ -81,6 +81,13 @@ static void draw_call(struct fault_run *run)
     }
 }
 
+/* The last of an odd number of ranks has no partner: nobody would notice its death. */
+static bool exchanges_nothing(const struct fault_run *run)
+{
+    return muster_algorithms[run->algorithm].collective == MUSTER_PAIRWISE_EXCHANGE &&
+           run->group.size % 2 == 1 && run->victim + 1 == run->group.size;
+}
+
 static void draw(struct fault_run *run, const struct fault_transport *transport)
 {
     run->random = run->seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
@@ -97,6 +104,9 @@ static void draw(struct fault_run *run, const struct fault_transport *transport)
         run->kind = FAULT_KILL;
     }
     run->victim = below(run, run->group.size);
+    if (exchanges_nothing(run)) {
+        run->victim = 0;
+    }
     run->good_calls = below(run, GOOD_CALLS_MAX + 1);
     run->call_ms = run->kind == FAULT_FREEZE ? FREEZE_MS : HANGS_MS;
     run->point = below(run, 3 * run->group.size);

@@ -43,6 +43,8 @@ static muster_status everything(muster_session *session)
                                  MUSTER_SUM, NULL),
         muster_reduce_scatter_buffers(session, MUSTER_GLOBAL, ins, outs, 1, 1, MUSTER_FLOAT64,
                                       MUSTER_SUM, NULL),
+        muster_reduce_scatterv_buffers(session, MUSTER_GLOBAL, ins, outs, 1, counts, MUSTER_FLOAT64,
+                                       MUSTER_SUM, NULL),
         muster_broadcast_buffers(session, MUSTER_GLOBAL, outs, 1, 1, MUSTER_FLOAT64, 0, NULL),
         muster_barrier(session, MUSTER_GLOBAL, &options),
         muster_register(session, "number", &number, sizeof(number)),

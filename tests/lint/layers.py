@@ -33,15 +33,20 @@ RULES = {
     "collectives/draw/": CORE + " collectives/call/ collectives/schedule/ collectives/check/",
     "elastic/membership/": CORE + " worker/base/random.h",
     "elastic/messages/": CORE + " elastic/membership/membership.h elastic/membership/snapshot.h",
+    "elastic/horovod/": CORE,
     "rendezvous/store/": "worker/muster.h worker/base/",
     "rendezvous/service/": "worker/muster.h worker/base/ elastic/membership/ elastic/messages/messages.h"
                            " rendezvous/store/store.h",
     "rendezvous/routes/": "worker/muster.h worker/base/ elastic/membership/membership.h elastic/messages/messages.h"
                           " rendezvous/service/",
+    "rendezvous/horovod/": "worker/muster.h worker/base/ elastic/horovod/ elastic/membership/membership.h"
+                           " elastic/messages/messages.h rendezvous/service/held_requests.h rendezvous/service/rpc_call.h"
+                           " rendezvous/service/clock_thread.h",
     "rendezvous/http/": "worker/muster.h worker/base/ elastic/messages/ rendezvous/service/musterd_service.h"
-                        " rendezvous/service/held_requests.h rendezvous/routes/rpc.h",
+                        " rendezvous/service/held_requests.h rendezvous/routes/rpc.h rendezvous/routes/status_paths.h"
+                        " rendezvous/horovod/horovod.h",
     "rendezvous/": "worker/muster.h worker/base/ rendezvous/store/store.h rendezvous/service/musterd_service.h"
-                   " rendezvous/http/",
+                   " rendezvous/http/ rendezvous/horovod/horovod.h",
     "worker/base/": "worker/muster.h",
     "worker/trace/": "worker/muster.h worker/base/",
     "worker/memory/": "worker/muster.h worker/base/",

@@ -25,6 +25,7 @@ refuses 2 'arrive-ms 1000 must be more than --hold-ms 1000' --arrive-ms 1000
 refuses 2 'unrecognized option' --no-such-option
 refuses 2 '"stray"' stray
 refuses 2 'log level "loud"' --log loud
+refuses 2 'log-format "xml"' --log-format xml
 MUSTERD_SETTLE_MS=-1 refuses 2 'settle-ms: "-1"'
 
 echo "- a failure to start is reported in one line"
@@ -37,6 +38,19 @@ refuses 1 'store /no/such/folder/x.db: No such file' --listen 127.0.0.1:0 --stor
 head -c 4096 /dev/urandom >"$folder/noise"
 refuses 1 "store $folder/noise: file is not a database" --listen 127.0.0.1:0 --store "$folder/noise"
 refuses 1 'port file /no/such/folder/port' --listen 127.0.0.1:0 --store memory --port-file /no/such/folder/port
+
+echo "- the log as JSON: an object a line, with the fields of the text"
+serve --store memory --log info --log-format json --settle-ms 0
+expect '"formed"' Join "{\"job\":\"logged\",\"member\":\"$(member 1)\",\"host\":\"h\",\"addresses\":[\"tcp://a\"]}"
+expect '{}' EndJob '{"job":"logged","why":"\"enough\""}'
+stop 0
+time='{"time":"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\.[0-9]{3}Z","level":"info"'
+grep -qE "^$time,\"job\":\"logged\",\"member\":\"$(member 1)\",\"host\":\"h\",\"pid\":\"0\",\"text\":\"joins" "$folder/err" ||
+    fail "no Join in the log: $(cat "$folder/err")"
+grep -qF 'ended: \"enough\""}' "$folder/err" ||
+    fail "no end of the job in the log: $(cat "$folder/err")"
+grep -qE "^$time,\"text\":\"ending: Terminated\"}\$" "$folder/err" || fail "no end in the log: $(cat "$folder/err")"
+! grep -qvE "^$time.*\"text\":\".*\"}\$" "$folder/err" || fail "a line is no object: $(cat "$folder/err")"
 
 echo "- a port and a store have one owner"
 serve --store "$store" --settle-ms 5000

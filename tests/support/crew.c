@@ -2,6 +2,7 @@
 #include "tests/support/crew.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void crew_fail(struct crew_member *member, const char *file, int line, const char *what)
 {
@@ -80,4 +81,10 @@ int crew_run(struct crew *crew)
     (void)pthread_cond_destroy(&crew->changed);
     (void)pthread_mutex_destroy(&crew->mutex);
     return failed;
+}
+
+void crew_expect_invalid(struct crew_member *member, muster_status status, const char *text)
+{
+    MEMBER_CHECK(member, status == MUSTER_INVALID);
+    MEMBER_CHECK(member, strstr(muster_last_error(), text) != NULL);
 }

@@ -47,6 +47,9 @@ void crew_barrier(struct crew_member *member);
 
 void crew_fail(struct crew_member *member, const char *file, int line, const char *what);
 
+/* The call was refused, and the error text has this in it. */
+void crew_expect_invalid(struct crew_member *member, muster_status status, const char *text);
+
 /* In a member's function: a check that fails is recorded and the function returns. */
 #define MEMBER_CHECK(member, condition)                          \
     do {                                                         \

@@ -106,7 +106,8 @@ struct muster_check_result test_prove(const struct test_job *job)
         const struct muster_plan *plan = &job->plans[0];
         (void)fprintf(stderr, "%s %s, %" PRIu32 " ranks, %" PRIu32 " hosts {",
                       muster_collective_name(plan->collective),
-                      muster_algorithms[job->algorithm].name, job->ranks, plan->topology->hosts);
+                      muster_algorithms[job->algorithm % MUSTER_ALGORITHM_ROWS_MAX].name,
+                      job->ranks, plan->topology->hosts);
         for (uint32_t host = 0; host < plan->topology->hosts; host++) {
             (void)fprintf(stderr, " %" PRIu32, plan->topology->host_sizes[host]);
         }

@@ -226,7 +226,7 @@ static void run_combinations(struct walk *walk)
         char name[MUSTER_ALGORITHM_NAME_SIZE];
         size_t algorithm = 0;
         (void)snprintf(name, sizeof name, "hierarchical(local=%s,cross=%s,leaders=%zu)",
-                       exchanges[number % EXCHANGES],
+                       walk->sweep->place == SWEEP_MEMORY ? "group" : exchanges[number % EXCHANGES],
                        exchanges[(number + number / EXCHANGES) % EXCHANGES], 1 + number % 3);
         if (muster_algorithm_find(MUSTER_ALLREDUCE, name, &algorithm) != MUSTER_OK) {
             group_fail(walk->member, "%s: %s", name, muster_last_error());

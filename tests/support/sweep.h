@@ -14,7 +14,7 @@ struct sweep_shape {
     uint32_t host_sizes[SWEEP_HOSTS_MAX];
 };
 
-/* The transport of the messages, or MEMORY: all ranks are on one host and share memory. Those of
+/* The transport of the messages, or MEMORY: the ranks of each host share memory. Those of
  * RDMA need devices. */
 enum sweep_place {
     SWEEP_INPROC,

@@ -14,7 +14,7 @@
 
 enum {
     WORKS_MAX = 32,
-    PARTS_MAX = 4,
+    PARTS_MAX = VERBS_PRETEND_GATHERS,
     INLINE_MAX = 512,
     QUEUE_MAX = VERBS_PRETEND_ENTRIES,
     LOST_STEPS = 5000
@@ -341,6 +341,9 @@ static void add_work(struct works *works, const struct work *work)
 
 static void copy_parts(struct work *work, const struct ibv_sge *parts, int count)
 {
+    if (count > PARTS_MAX) {
+        abort(); /* more than the device has said it takes */
+    }
     work->part_count = count;
     for (int i = 0; i < count; i++) {
         work->parts[i] = parts[i];

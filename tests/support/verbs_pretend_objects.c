@@ -50,7 +50,8 @@ static int close_device(struct ibv_context *context)
 static int query_device(struct ibv_context *context, struct ibv_device_attr *ret_attributes)
 {
     (void)context;
-    *ret_attributes = (struct ibv_device_attr){.phys_port_cnt = 1, .max_cqe = QUEUE_MAX};
+    *ret_attributes = (struct ibv_device_attr){
+        .phys_port_cnt = 1, .max_cqe = QUEUE_MAX, .max_sge = VERBS_PRETEND_GATHERS};
     return 0;
 }
 

@@ -6,7 +6,10 @@
 
 #include <stdbool.h>
 
-enum { VERBS_PRETEND_ENTRIES = 8192 }; /* of a completion queue */
+enum {
+    VERBS_PRETEND_ENTRIES = 8192, /* of a completion queue */
+    VERBS_PRETEND_GATHERS = 5,    /* of a send's list: fewer than the library wants */
+};
 
 /* The inline functions of libibverbs' header (ibv_post_send() and so on) call these. */
 extern const struct ibv_context_ops verbs_pretend_ops;

@@ -13,6 +13,7 @@ enum { LINE_MAX_BYTES = 1024, LEVEL_UNSET = -1 };
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 static atomic_int current_level = LEVEL_UNSET;
+static muster_log_writer current_writer; /* NULL: plain lines on standard error */
 static _Atomic uint32_t identity_rank;
 static _Atomic uint64_t identity_generation; /* 0: no identity yet */
 
@@ -31,6 +32,16 @@ muster_status muster_log_parse_level(const char *word, enum muster_log_level *re
     }
     return muster_error_set(MUSTER_INVALID, "log level \"%s\": use error, warn, info or debug",
                             word);
+}
+
+const char *muster_log_level_name(enum muster_log_level level)
+{
+    return level_names[level];
+}
+
+void muster_log_set_writer(muster_log_writer writer)
+{
+    current_writer = writer;
 }
 
 void muster_log_set_identity(uint32_t rank, uint64_t generation)
@@ -63,7 +74,10 @@ void muster_log(enum muster_log_level level, const char *format, ...)
         return;
     }
     char line[LINE_MAX_BYTES];
-    int used = snprintf(line, sizeof line, "muster %s ", level_names[level]);
+    int used = 0;
+    if (current_writer == NULL) {
+        used = snprintf(line, sizeof line, "muster %s ", level_names[level]);
+    }
     uint64_t generation = atomic_load(&identity_generation);
     if (generation != 0) {
         used += snprintf(line + used, sizeof line - (size_t)used, "rank=%u generation=%llu ",
@@ -76,6 +90,10 @@ void muster_log(enum muster_log_level level, const char *format, ...)
     used = added < 0 ? used : used + added;
     if (used > LINE_MAX_BYTES - 1) {
         used = LINE_MAX_BYTES - 1;
+    }
+    if (current_writer != NULL) {
+        current_writer(level, line);
+        return;
     }
     line[used] = '\n';
     ssize_t written = write(STDERR_FILENO, line, (size_t)used + 1);

@@ -23,6 +23,15 @@ MUSTER_CHECKED muster_status muster_log_parse_level(const char *word,
  * rank= and generation=. */
 void muster_log_set_identity(uint32_t rank, uint64_t generation);
 
+/* "error", "warn", ... */
+const char *muster_log_level_name(enum muster_log_level level);
+
+/* Writes the text of one line, which has no line end, somewhere. Called from any thread. */
+typedef void (*muster_log_writer)(enum muster_log_level level, const char *text);
+/* Lines that pass the level go to this writer instead of standard error. To be called before a
+ * second thread starts. */
+void muster_log_set_writer(muster_log_writer writer);
+
 /* Writes "muster LEVEL rank=R generation=G TEXT" with one write(2). TEXT is the format's: fields
  * first, as key=value, then words. Never payloads, tokens or other secrets. */
 void muster_log(enum muster_log_level level, const char *format, ...) MUSTER_PRINTF(2, 3);

@@ -13,7 +13,6 @@
 #include "worker/base/thread.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/point_to_point_parts.h"
-#include "worker/context/ranges.h"
 
 /* Making -------------------------------------------------------------------------------------- */
 
@@ -119,6 +118,7 @@ void muster_context_destroy(struct muster_context *context)
     muster_point_to_point_destroy(atomic_load(&context->messages));
     muster_operation_cache_clear(&context->cache);
     muster_tuning_clear(&context->tuning);
+    muster_group_memory_destroy(context->host.memory);
     muster_group_memory_destroy(context->shared.second);
     muster_group_memory_destroy(context->shared.memory);
     muster_topology_finish(&context->topology);
@@ -126,7 +126,8 @@ void muster_context_destroy(struct muster_context *context)
     pthread_mutex_destroy(&context->mutex);
     free(context->scratch.memory);
     free(context->staging.memory);
-    muster_bound_ranges_finish(&context->ranges);
+    muster_call_ranges_finish(&context->ranges);
+    free(context->local_order);
     free(context->ranks);
     free(context->reduction_order);
     muster_caller_order_finish(&context->order);
@@ -220,6 +221,17 @@ void muster_context_set_shared(struct muster_context *context,
     muster_tuning_clear(&context->tuning);
 }
 
+void muster_context_set_host(struct muster_context *context,
+                             const struct muster_context_memory *host)
+{
+    AUTO_TURN(context);
+    forget_operations(context); /* chosen without shared memory */
+    context->host = *host;
+    context->hosts_share = true;
+    muster_choices_clear(&context->choices);
+    muster_tuning_clear(&context->tuning);
+}
+
 /* Running ------------------------------------------------------------------------------------- */
 
 /* The other ranks have numbered a call that this rank has not begun, so that the numbers no longer
@@ -248,8 +260,12 @@ static __attribute__((noinline)) muster_status
 run_ranges(struct muster_context *context, const struct muster_request *request, uint32_t *suspect)
 {
     struct muster_request bound;
-    TRY(muster_context_bind_ranges(request, &context->ranges, &bound));
-    return run_in_turn(context, &bound, suspect);
+    const struct muster_staged_ranges *staged = &context->ranges.staged;
+    struct muster_timeline *timeline = muster_fabric_timeline(context->fabric);
+    TRY(muster_context_bind_ranges(context, request, &context->ranges, &bound));
+    TRY(muster_staged_ranges_fetch(staged, timeline));
+    TRY(run_in_turn(context, &bound, suspect));
+    return muster_staged_ranges_store(staged, timeline);
 }
 
 muster_status muster_context_run(struct muster_context *context,

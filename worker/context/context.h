@@ -64,10 +64,10 @@ void muster_context_tune(struct muster_context *context, const struct muster_tun
 /* What autotuning has found; *ret_list is unchanged in a context without autotuning. */
 void muster_context_tuned(struct muster_context *context, struct muster_tuned_list *ret_list);
 
-/* Sets up memory that the ranks share, if they are all on one host, their callers number them as
- * the topology does, and it is possible: then algorithms that use it are chosen where they are the
- * fastest. If it is not possible, nothing changes, and that is MUSTER_OK. Once, before other
- * threads use the context. Collective, with the statuses of muster_context_run(). */
+/* Sets up memory that the ranks share, or on several hosts those of each host, if their callers
+ * number them as the topology does, and it is possible: then algorithms that use it are chosen
+ * where they are the fastest. If it is not possible, nothing changes, and that is MUSTER_OK. Once,
+ * before other threads use the context. Collective, with the statuses of muster_context_run(). */
 MUSTER_CHECKED muster_status muster_context_share_memory(struct muster_context *context,
                                                          int64_t deadline_ns,
                                                          uint32_t *ret_suspect);

@@ -13,8 +13,11 @@
  *   scratch.c               memory that a launch needs, kept for the next one
  *   turns.c                 one call at a time, in the order of their callers
  *   ranges.c                calls on several ranges
+ *   staged_ranges.c         those of them that are memory of a device
  *   device_staging.c        buffers that are memory of a device
  *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
+ *   host_memory_setup.c     the same for the ranks of each host
+ *   host_steps.c            how the group steps of a call on several hosts are performed
  *   autotune.c              calls that try algorithms
  *   started_calls.c         calls in flight
  *   started_operation.c     their operations
@@ -38,6 +41,7 @@
 #include "worker/context/context.h"
 #include "worker/context/device_staging.h"
 #include "worker/context/point_to_point.h"
+#include "worker/context/ranges.h"
 #include "worker/context/repeated_call.h"
 #include "worker/context/scratch.h"
 #include "worker/context/started_calls.h"
@@ -52,6 +56,11 @@ struct muster_context_memory {
     struct muster_operation_group group; /* performs group steps in it */
     struct muster_group_memory *second;  /* owned: its part for calls in flight */
 };
+
+/* Such small buffers are parts of larger allocations, of which no process unmaps one and then gets
+ * memory of a device at the same address: a call on the buffer of the last one does not look again
+ * where it is. */
+enum { MUSTER_SMALL_BUFFER_BYTES = 4096 };
 
 struct muster_context {
     struct muster_fabric *fabric; /* borrowed */
@@ -69,6 +78,8 @@ struct muster_context {
     struct muster_started_calls started;              /* has a mutex of its own */
     pthread_mutex_t mutex;                            /* guards the creation of `messages` */
     _Atomic(struct muster_point_to_point *) messages; /* NULL: there has been none yet */
+    /* The last small buffer of a send and of a receive that proved to be memory of the host. */
+    _Atomic(const void *) host_buffers[2];
     struct muster_turns turns;      /* the caller that has the turn owns what follows */
     uint64_t sequence;              /* of the last operation */
     struct muster_request_key *key; /* room for the key of any request */
@@ -78,15 +89,23 @@ struct muster_context {
     struct muster_tuning tuning;
     struct muster_scratch scratch;
     struct muster_scratch staging;       /* of calls on memory of a device */
-    struct muster_bound_ranges ranges;   /* of the present call */
+    struct muster_call_ranges ranges;    /* of the present call */
     struct muster_context_memory shared; /* shared.memory is NULL where the ranks share none */
-    muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
+    /* On several hosts: what the ranks of this rank's host share, for group steps beside messages.
+     * All ranks have it or none; memory is NULL, too, on a host of one rank. */
+    struct muster_context_memory host;
+    bool hosts_share;
+    uint32_t *local_order; /* of reduction, among the ranks of the host; NULL: not needed */
+    muster_status broken;  /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];
 };
 
 /* context.c: the ranks share this memory from now on; takes it. */
 void muster_context_set_shared(struct muster_context *context,
                                const struct muster_context_memory *shared);
+/* The same for the ranks of each host. */
+void muster_context_set_host(struct muster_context *context,
+                             const struct muster_context_memory *host);
 
 /* The caller of all of the following has the turn. find_operation.c: */
 
@@ -122,6 +141,14 @@ MUSTER_CHECKED muster_status muster_context_schedule(const struct muster_context
                                                      const struct muster_operation_group *group,
                                                      struct muster_plan *plan,
                                                      struct muster_cached_operation *made);
+
+/* host_steps.c: the methods for the group steps of a schedule, [step_count] by the index of a step;
+ * NULL: it has none. False: one of them cannot be performed in the memory of the host, on any of
+ * its ranks. The caller frees them. */
+MUSTER_CHECKED muster_status muster_context_find_methods(const struct muster_context *context,
+                                                         const struct muster_schedule *schedule,
+                                                         size_t element_size_bytes,
+                                                         bool *ret_possible, uint8_t **ret_methods);
 
 /* launch.c: gives the operation that was found last a number and runs it. flags: of struct
  * muster_call, besides those of the request. */

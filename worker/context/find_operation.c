@@ -8,6 +8,7 @@
 #include "collectives/reduce/float_environment.h"
 #include "collectives/select/host_memory.h"
 #include "collectives/select/tuning.h"
+#include "worker/base/cleanup.h"
 #include "worker/context/compression_choice.h"
 #include "worker/context/context_parts.h"
 
@@ -80,7 +81,9 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
         .in_place = (flags & MUSTER_KEY_IN_PLACE) != 0,
         .keep_input = (flags & MUSTER_KEY_KEEP_INPUT) != 0,
         .finish_together = (flags & MUSTER_KEY_FINISH_TOGETHER) != 0,
-        .memory = context->shared.memory != NULL ? &context->shared.reach : NULL,
+        .memory = context->shared.memory != NULL ? &context->shared.reach
+                  : context->hosts_share         ? &context->host.reach
+                                                 : NULL,
     };
     muster_caller_order_plan(&context->order, &cached->order_of_blocks, &plan);
     return plan;
@@ -88,15 +91,38 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
 
 /* Making -------------------------------------------------------------------------------------- */
 
+/* The schedule, and how its group steps are performed. Without memory if they cannot be. */
+static muster_status generate_schedule(const struct muster_context *context,
+                                       struct muster_plan *plan,
+                                       struct muster_cached_operation *made,
+                                       struct muster_schedule *ret_schedule, uint8_t **ret_methods)
+{
+    if (plan->memory != NULL) { /* a group step is as it is: blocks in another order are copied */
+        bool possible = true;
+        TRY(muster_schedule_generate(made->algorithm, plan, ret_schedule));
+        muster_status status =
+            made->method != 0
+                ? MUSTER_OK
+                : muster_context_find_methods(context, ret_schedule, made->element_size_bytes,
+                                              &possible, ret_methods);
+        if (status == MUSTER_OK && possible) {
+            return MUSTER_OK;
+        }
+        muster_schedule_finish(ret_schedule);
+        TRY(status);
+        plan->memory = NULL;
+    }
+    return muster_caller_order_schedule(made->algorithm, plan, &made->order_of_blocks,
+                                        ret_schedule);
+}
+
 /* made has its algorithm. */
-static muster_status generate(const struct muster_context *context, const struct muster_plan *plan,
+static muster_status generate(const struct muster_context *context, struct muster_plan *plan,
                               struct muster_cached_operation *made)
 {
     struct muster_schedule schedule;
-    /* A group step is as it is: blocks in another order are copied. */
-    TRY(plan->memory != NULL ? muster_schedule_generate(made->algorithm, plan, &schedule)
-                             : muster_caller_order_schedule(made->algorithm, plan,
-                                                            &made->order_of_blocks, &schedule));
+    AUTO_FREE uint8_t *methods = NULL;
+    TRY(generate_schedule(context, plan, made, &schedule, &methods));
     made->step_count = schedule.step_count;
     if (__builtin_mul_overflow(schedule.scratch_count, made->element_size_bytes,
                                &made->scratch_bytes)) {
@@ -107,6 +133,9 @@ static muster_status generate(const struct muster_context *context, const struct
     uint64_t packs = schedule.input_count + schedule.output_count;
     const uint32_t *peers = muster_caller_order_peers(&context->order, plan, context->ranks);
     TRY(muster_operation_create(context->fabric, &schedule, peers, &made->operation));
+    made->has_host_steps = methods != NULL;
+    muster_operation_set_methods(made->operation, methods);
+    methods = NULL;
     if (made->launch.packing.compression == 0) {
         return MUSTER_OK;
     }
@@ -142,13 +171,16 @@ muster_status muster_context_schedule(const struct muster_context *context,
     count_packs(context, made, plan);
     TRY(muster_plan_check(made->algorithm, plan));
     made->launch.call.algorithm = (uint32_t)made->algorithm;
-    if (!muster_algorithm_uses_memory(made->algorithm) ||
-        !muster_memory_choose(plan, made->element_size_bytes, &context->choices.model,
-                              &made->method, &unused_us)) {
+    bool in_parts = plan->memory != NULL && plan->topology->hosts > 1;
+    if (in_parts ? made->launch.packing.compression != 0
+                 : !muster_algorithm_uses_memory(made->algorithm) ||
+                       !muster_memory_choose(plan, made->element_size_bytes,
+                                             &context->choices.model, &made->method, &unused_us)) {
         plan->memory = NULL;
     }
     TRY(generate(context, plan, made));
-    muster_operation_set_group(made->operation, group, made->method);
+    muster_operation_set_group(made->operation, in_parts ? &context->host.group : group,
+                               made->method);
     return MUSTER_OK;
 }
 

@@ -68,7 +68,15 @@ static muster_status run(struct muster_context *context,
     if (context->shared.memory != NULL && cached->method == 0) {
         TRY(muster_operation_group_announce(&context->shared.group, launch, ret_suspect));
     }
-    return muster_operation_run(cached->operation, launch, ret_suspect);
+    muster_status status = muster_operation_run(cached->operation, launch, ret_suspect);
+    if (context->host.memory != NULL) {
+        if (status != MUSTER_OK && status != MUSTER_INVALID) {
+            muster_group_memory_withdraw(context->host.memory,
+                                         MUSTER_PART_SEQUENCE(launch->sequence + 1, 0));
+        }
+        muster_group_memory_leave(context->host.memory, launch->sequence);
+    }
+    return status;
 }
 
 /* After a failure that the other ranks may not share, their operations and this rank's may no
@@ -137,7 +145,7 @@ bool muster_context_may_be_direct(const struct muster_context *context,
                                   const struct muster_cached_operation *cached)
 {
     bool scales = muster_request_prescale(request) != 1;
-    return cached->operation != NULL && context->shared.memory == NULL &&
+    return cached->operation != NULL && context->shared.memory == NULL && !cached->has_host_steps &&
            request->buffer_count == 0 && !scales && cached->packs_bytes == 0 &&
            !muster_operation_order_copies(&cached->order_of_blocks) &&
            muster_operation_reads_devices(cached->operation, context->generation);

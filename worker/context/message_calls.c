@@ -6,6 +6,7 @@
 #include "worker/base/thread.h"
 #include "worker/context/message_staging.h"
 #include "worker/context/point_to_point_parts.h"
+#include "worker/device/devices.h"
 
 muster_status muster_context_messages(struct muster_context *context,
                                       struct muster_point_to_point **ret_messages)
@@ -159,13 +160,30 @@ static muster_status run(struct muster_context *context, const struct muster_mes
     return muster_message_request_end(&request, ret_suspect);
 }
 
+static bool is_on_device(struct muster_context *context, const struct muster_message_call *what,
+                         struct muster_device_memory *ret_memory)
+{
+    bool sends = what->direction == MUSTER_SEND;
+    const void *data = sends ? what->in : what->out;
+    bool small = what->count <= MUSTER_SMALL_BUFFER_BYTES / muster_type_size_bytes(what->type);
+    if (small &&
+        atomic_load_explicit(&context->host_buffers[sends], memory_order_relaxed) == data) {
+        return false;
+    }
+    bool found = muster_message_call_is_on_device(what, ret_memory);
+    if (small && !found && !muster_devices_active()) {
+        atomic_store_explicit(&context->host_buffers[sends], data, memory_order_relaxed);
+    }
+    return found;
+}
+
 muster_status muster_context_message(struct muster_context *context,
                                      const struct muster_message_call *what, uint32_t *ret_suspect)
 {
     struct muster_staged_message staged;
     *ret_suspect = UINT32_MAX;
     TRY(muster_message_call_check(context, what));
-    if (!muster_message_call_is_on_device(what, &staged.memory)) {
+    if (!is_on_device(context, what, &staged.memory)) {
         return run(context, what, ret_suspect);
     }
     staged.timeline = muster_fabric_timeline(context->fabric);

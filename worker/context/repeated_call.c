@@ -8,13 +8,10 @@
 #include "worker/context/context_parts.h"
 #include "worker/device/devices.h"
 
-/* Such small buffers are parts of larger allocations, of which no process unmaps one and then gets
- * memory of a device at the same address: where they are is not looked up again. */
-enum { REPEATED_BYTES = 4096 };
-
 static bool is_small(const struct muster_launch *launch)
 {
-    return launch->sizes.in_bytes <= REPEATED_BYTES && launch->sizes.out_bytes <= REPEATED_BYTES;
+    return launch->sizes.in_bytes <= MUSTER_SMALL_BUFFER_BYTES &&
+           launch->sizes.out_bytes <= MUSTER_SMALL_BUFFER_BYTES;
 }
 
 /* The arguments are what they were only if none of them is a list of the caller's. */

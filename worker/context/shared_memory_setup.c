@@ -3,25 +3,21 @@
  * to the others over their links. The ranks agree by collectives of the context itself: all of them
  * use the memory, or none does.
  */
+#include "worker/context/memory_setup.h"
+
 #include "worker/base/cores.h"
 #include "worker/base/status.h"
 #include "worker/context/context_parts.h"
 #include "worker/device/devices.h"
 
-struct setup {
-    struct muster_context *context;
-    int64_t deadline_ns;
-    uint32_t *ret_suspect;
-};
-
 /* Identifies the descriptor of this context among others on the link. */
-static uint64_t tag_of(const struct setup *setup)
+static uint64_t tag_of(const struct muster_memory_setup *setup)
 {
     return UINT64_C(0x636f6e7465787400) << 8 ^ setup->context->number;
 }
 
 /* From rank 0 to all. */
-static muster_status broadcast(const struct setup *setup, bool *value)
+static muster_status broadcast(const struct muster_memory_setup *setup, bool *value)
 {
     uint8_t byte = *value;
     const struct muster_request request = {.collective = MUSTER_BROADCAST,
@@ -36,7 +32,8 @@ static muster_status broadcast(const struct setup *setup, bool *value)
     return MUSTER_OK;
 }
 
-static muster_status all_ranks(const struct setup *setup, bool here, bool *ret_everywhere)
+muster_status muster_memory_setup_all(const struct muster_memory_setup *setup, bool here,
+                                      bool *ret_everywhere)
 {
     uint8_t mine = here;
     uint8_t all = 0;
@@ -55,7 +52,8 @@ static muster_status all_ranks(const struct setup *setup, bool here, bool *ret_e
 
 /* The status of passing a descriptor to or from the peer: a peer that cannot be reached ends the
  * setup; one that shares no memory does not. */
-static muster_status check_link(const struct setup *setup, uint32_t peer, muster_status status)
+static muster_status check_link(const struct muster_memory_setup *setup, uint32_t peer,
+                                muster_status status)
 {
     if (status == MUSTER_RETRY) {
         *setup->ret_suspect = peer;
@@ -65,7 +63,7 @@ static muster_status check_link(const struct setup *setup, uint32_t peer, muster
     return status;
 }
 
-static muster_status send_descriptor(const struct setup *setup, uint32_t peer, int fd)
+static muster_status send_descriptor(const struct muster_memory_setup *setup, uint32_t peer, int fd)
 {
     bool shares = false;
     TRY(muster_fabric_shares_memory(setup->context->fabric, setup->context->generation, peer,
@@ -76,7 +74,7 @@ static muster_status send_descriptor(const struct setup *setup, uint32_t peer, i
                : MUSTER_OK;
 }
 
-static muster_status receive_descriptor(const struct setup *setup,
+static muster_status receive_descriptor(const struct muster_memory_setup *setup,
                                         const struct muster_group_memory_options *options,
                                         struct muster_group_memory **memory)
 {
@@ -96,16 +94,10 @@ static muster_status receive_descriptor(const struct setup *setup,
     return MUSTER_OK;
 }
 
-/* *memory stays NULL where it could not be created, or cannot be mapped. */
-static muster_status open_memory(const struct setup *setup,
-                                 const struct muster_group_memory_options *options,
-                                 struct muster_group_memory **memory)
+muster_status muster_memory_setup_pass(const struct muster_memory_setup *setup,
+                                       const struct muster_group_memory_options *options,
+                                       struct muster_group_memory **memory)
 {
-    bool created = options->rank == 0 && muster_group_memory_create(options, memory) == MUSTER_OK;
-    TRY(broadcast(setup, &created));
-    if (!created) {
-        return MUSTER_OK;
-    }
     if (options->rank != 0) {
         return check_link(setup, options->names[0], receive_descriptor(setup, options, memory));
     }
@@ -117,6 +109,19 @@ static muster_status open_memory(const struct setup *setup,
     return MUSTER_OK;
 }
 
+/* *memory stays NULL where it could not be created, or cannot be mapped. */
+static muster_status open_memory(const struct muster_memory_setup *setup,
+                                 const struct muster_group_memory_options *options,
+                                 struct muster_group_memory **memory)
+{
+    bool created = options->rank == 0 && muster_group_memory_create(options, memory) == MUSTER_OK;
+    TRY(broadcast(setup, &created));
+    if (!created) {
+        return MUSTER_OK;
+    }
+    return muster_memory_setup_pass(setup, options, memory);
+}
+
 static void destroy(struct muster_context_memory *shared)
 {
     muster_group_memory_destroy(shared->second);
@@ -126,7 +131,7 @@ static void destroy(struct muster_context_memory *shared)
 
 /* The probe, which tries to read the other processes' memory, needs all ranks to have opened the
  * memory; so does the first operation in it. */
-static muster_status open_on_all(const struct setup *setup,
+static muster_status open_on_all(const struct muster_memory_setup *setup,
                                  const struct muster_group_memory_options *options,
                                  struct muster_context_memory *shared)
 {
@@ -134,7 +139,7 @@ static muster_status open_on_all(const struct setup *setup,
     TRY(open_memory(setup, options, &shared->memory));
     bool here = shared->memory != NULL &&
                 muster_group_memory_create_second(shared->memory, &shared->second) == MUSTER_OK;
-    TRY(all_ranks(setup, here, &all));
+    TRY(muster_memory_setup_all(setup, here, &all));
     if (!all) {
         destroy(shared);
         return MUSTER_OK;
@@ -142,7 +147,7 @@ static muster_status open_on_all(const struct setup *setup,
     bool reads = muster_group_memory_probe(shared->memory);
     muster_group_memory_begin(shared->memory, setup->context->sequence + 1);
     muster_group_memory_begin_second(shared->memory, shared->second);
-    TRY(all_ranks(setup, reads, &reads));
+    TRY(muster_memory_setup_all(setup, reads, &reads));
     shared->reach =
         (struct muster_memory_reach){.staging_bytes = MUSTER_GROUP_STAGING_BYTES, .buffers = reads};
     return MUSTER_OK;
@@ -161,11 +166,16 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                                         .order = context->reduction_order,
                                                         .cores = muster_cores_usable(),
                                                         .stream_bytes = MUSTER_GROUP_STREAM_BYTES};
-    const struct setup setup = {
+    const struct muster_memory_setup setup = {
         .context = context, .deadline_ns = deadline_ns, .ret_suspect = suspect};
     *suspect = UINT32_MAX;
-    if (context->topology.hosts != 1 || context->order.callers != NULL || ranks < 2 ||
-        ranks > MUSTER_GROUP_RANKS_MAX) {
+    if (context->order.callers != NULL) {
+        return MUSTER_OK;
+    }
+    if (context->topology.hosts > 1) {
+        return muster_context_share_host_memory(&setup);
+    }
+    if (ranks < 2 || ranks > MUSTER_GROUP_RANKS_MAX) {
         return MUSTER_OK;
     }
     muster_status status = open_on_all(&setup, &options, &shared);

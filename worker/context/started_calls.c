@@ -8,7 +8,6 @@
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
 #include "worker/context/message_staging.h"
-#include "worker/context/ranges.h"
 #include "worker/context/started_parts.h"
 #include "worker/trace/timeline.h"
 
@@ -127,15 +126,6 @@ static int64_t limit_of(int64_t deadline_ns)
     return deadline_ns == MUSTER_NEVER ? MUSTER_NEVER : deadline_ns - muster_clock_ns();
 }
 
-/* Ranges are bound before the call is found, whose lists they become. */
-static void take_ranges(struct muster_started_calls *calls, struct muster_started_call *call)
-{
-    const struct muster_bound_ranges bound = calls->ranges;
-    calls->ranges = call->ranges;
-    call->ranges = bound;
-    muster_request_move_ranges(&call->request, &calls->ranges, &call->ranges);
-}
-
 /* A call that is ready to be launched. */
 static muster_status make_call_locked(struct muster_context *context,
                                       const struct muster_request *request,
@@ -144,8 +134,9 @@ static muster_status make_call_locked(struct muster_context *context,
     struct muster_started_calls *calls = &context->started;
     struct muster_started_call *call = NULL;
     struct muster_request bound;
+    calls->ranges.staged.active = false;
     if (request->ranges != NULL) {
-        TRY(muster_context_bind_ranges(request, &calls->ranges, &bound));
+        TRY(muster_context_bind_ranges(context, request, &calls->ranges, &bound));
         request = &bound;
     }
     TRY(muster_request_key(request, context->topology.ranks, calls->key));
@@ -158,7 +149,8 @@ static muster_status make_call_locked(struct muster_context *context,
     call->detached = false;
     call->persistent = false;
     muster_status status = copy_request(call, request);
-    take_ranges(calls, call);
+    /* Ranges are bound before the call is found, whose lists they become. */
+    muster_call_ranges_move(&call->request, &calls->ranges, &call->ranges);
     if (status != MUSTER_OK) {
         muster_started_call_free(call);
         return status;
@@ -455,7 +447,7 @@ void muster_started_calls_finish(struct muster_started_calls *calls)
     }
     free_idle(calls);
     muster_tuning_clear(&calls->tuned);
-    muster_bound_ranges_finish(&calls->ranges);
+    muster_call_ranges_finish(&calls->ranges);
     free(calls->key);
     pthread_mutex_destroy(&calls->mutex);
 }

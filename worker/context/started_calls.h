@@ -17,10 +17,10 @@
 #include <pthread.h>
 #include <sys/queue.h>
 
-#include "collectives/call/request_ranges.h"
 #include "collectives/select/tuning.h"
 #include "worker/context/algorithm_choice.h"
 #include "worker/context/context.h"
+#include "worker/context/ranges.h"
 #include "worker/executor/executor_group.h"
 #include "worker/executor/progress_engine.h"
 
@@ -33,7 +33,7 @@ struct muster_started_calls {
     struct muster_choices choices;
     struct muster_tuning tuned;           /* what was given; none is tried here */
     struct muster_request_key *key;       /* room for the key of any request */
-    struct muster_bound_ranges ranges;    /* of the call that is being started */
+    struct muster_call_ranges ranges;     /* of the call that is being started */
     uint64_t sequence;                    /* of the last call */
     struct muster_operation_group group;  /* performs group steps; without a state: none does */
     struct muster_group_turns turns;      /* of the group; the engine's */

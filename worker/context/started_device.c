@@ -1,7 +1,7 @@
 /*
- * Launches of calls in flight, whose buffers may be memory of a device. The caller's thread brings
- * the input to the host when it starts the call, or waits until the device has it; the thread that
- * ends the operation copies the output back.
+ * Launches of calls in flight, whose buffers or ranges may be memory of a device. The caller's
+ * thread brings the input to the host when it starts the call, or waits until the device has it;
+ * the thread that ends the operation copies the output back.
  */
 #include <stdlib.h>
 
@@ -32,6 +32,8 @@ muster_status muster_started_call_prepare(struct muster_started_call *call,
                                           struct muster_launch *ret_launch)
 {
     const struct muster_request *request = &call->request;
+    TRY(muster_staged_ranges_fetch(&call->ranges.staged,
+                                   muster_fabric_timeline(call->context->fabric)));
     call->on_device = muster_request_is_on_device(request);
     if (call->on_device) {
         TRY(begin_on_device(call));
@@ -51,5 +53,7 @@ muster_status muster_started_call_complete(struct muster_started_call *call,
         call->on_device ? &call->device->request : &call->request;
     TRY(launch->out_memory != NULL ? muster_device_call_finish(launch)
                                    : muster_local_end(request, &call->own.order_of_blocks, launch));
+    TRY(muster_staged_ranges_store(&call->ranges.staged,
+                                   muster_fabric_timeline(call->context->fabric)));
     return call->on_device ? muster_device_call_end(call->device) : MUSTER_OK;
 }

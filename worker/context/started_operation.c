@@ -20,7 +20,7 @@ void muster_started_call_free(struct muster_started_call *call)
     free(call->device);
     free(call->inputs);
     free(call->outputs);
-    muster_bound_ranges_finish(&call->ranges);
+    muster_call_ranges_finish(&call->ranges);
     free(call->own.key);
     free(call->message);
     free(call);
@@ -67,6 +67,9 @@ static muster_status make_operation(struct muster_context *context,
     struct muster_cached_operation *own = &call->own;
     TRY(muster_operation_order_init(&context->order, &own->launch.shape, &own->order_of_blocks));
     struct muster_plan plan = muster_context_plan(context, own);
+    if (context->hosts_share) {
+        plan.memory = NULL; /* its group steps block */
+    }
     TRY(choose(context, &plan, own));
     return muster_context_schedule(context, &context->started.group, &plan, own);
 }

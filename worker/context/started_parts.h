@@ -16,7 +16,7 @@ struct muster_started_call {
     const void **inputs;           /* [list_size] */
     void **outputs;
     uint32_t list_size;
-    struct muster_bound_ranges ranges; /* of the request */
+    struct muster_call_ranges ranges;  /* of the request */
     struct muster_device_call *device; /* owned: of a request with memory of a device; or NULL */
     struct muster_scratch staging;     /* of that */
     bool on_device;                    /* this launch has such memory */

@@ -41,11 +41,18 @@ struct muster_combination {
  * group step returns; ret_suspect: the rank that is to blame, by its name. */
 typedef muster_status (*muster_group_check)(void *user, uint32_t *ret_suspect);
 
+/* The sequence of step number `index` (from 0) of a call. */
+#define MUSTER_PART_SEQUENCE(call, index) ((call) << 16 | (index))
+enum { MUSTER_PARTS_MAX = 1 << 16 }; /* of one call */
+
 /* One group step on one rank. All pointers are borrowed for the call. */
 struct muster_group_launch {
     const struct muster_launch *launch; /* its call is compared with that of the other ranks */
     unsigned method; /* how the device does it, by its own numbers; the same on all ranks */
     bool buffers;    /* all ranks can read the buffers of all; the same on all ranks */
+    /* One of several steps of a call, which has messages, too: the sequence of the launch is
+     * MUSTER_PART_SEQUENCE(), and the ranks say when they have left a call (`leave`). */
+    bool part;
     muster_group_check check;
     void *user; /* of check */
 };
@@ -69,7 +76,7 @@ struct muster_group_flight {
      * of run_group_step. */
     muster_status (*end)(void *group, muster_status status, uint32_t *ret_suspect);
     /* This rank takes part in no operation from this number on. Of any thread that uses the group.
-     */
+     * Of a group whose steps are parts of calls, the number is a MUSTER_PART_SEQUENCE(). */
     void (*withdraw)(void *group, uint64_t sequence);
 };
 

@@ -37,13 +37,8 @@
 #include "worker/executor/executor_group.h"
 #include "worker/executor/executor_packs.h"
 #include "worker/executor/executor_ranges.h"
+#include "worker/executor/executor_steps.h"
 #include "worker/trace/timeline.h"
-
-static bool is_local(const struct muster_step *step)
-{
-    return step->kind == MUSTER_STEP_COPY || step->kind == MUSTER_STEP_REDUCE ||
-           muster_step_is_group(step);
-}
 
 /* The fabric reads the flag under its lock; the owner clears it without the lock, hence the
  * atomics. */
@@ -70,13 +65,7 @@ static muster_status run_local_step(const struct muster_operation *operation,
 {
     char *target = address_of(operation, step->target, step->at);
     const char *source = address_of(operation, step->source, step->span.offset);
-    if (muster_step_is_group(step)) {
-        return muster_error_set(MUSTER_INVALID,
-                                "%s of an operation in flight, or among other "
-                                "steps: no device performs it yet",
-                                muster_step_kind_name(step->kind));
-    }
-    if (step->span.count == 0) {
+    if (step->span.count == 0 || muster_step_is_group(step)) {
         return MUSTER_OK;
     }
     if (operation->memories[step->target] != NULL || operation->memories[step->source] != NULL) {
@@ -111,7 +100,7 @@ static muster_status run_local_steps(struct muster_lane_state *lane)
     const struct muster_operation *operation = lane->operation;
     for (size_t i = lane->start; i < lane->next; i++) {
         const struct muster_step *step = &operation->schedule.steps[i];
-        if (is_local(step)) {
+        if (muster_step_is_local(step) && !muster_step_is_group(step)) {
             int64_t started_ns = muster_timeline_clock(operation->timeline);
             TRY(run_local_step(operation, step));
             add_span(operation, step, started_ns);
@@ -202,7 +191,7 @@ static bool enter_next_round(struct muster_lane_state *lane)
     lane->turn ^= 1;
     lane->start = lane->next;
     while (lane->next < lane->end && steps[lane->next].round == steps[lane->start].round) {
-        has_local |= is_local(&steps[lane->next]);
+        has_local |= muster_step_is_local(&steps[lane->next]);
         lane->next++;
     }
     return has_local;
@@ -222,7 +211,7 @@ static muster_status post_round(struct muster_lane_state *lane)
     uint8_t next_turn = lane->turn ^ 1;
     atomic_store(&lane->waiting[next_turn], 1);
     for (size_t i = lane->start; i < lane->next; i++) {
-        if (!is_local(messages[i].step) && !messages[i].early) {
+        if (!muster_step_is_local(messages[i].step) && !messages[i].early) {
             TRY(post_message(&messages[i], lane->turn));
         }
     }
@@ -328,7 +317,9 @@ static void prepare_operation(struct muster_operation *operation,
         lane->start = lane->next = lane->first;
         atomic_store(&lane->waiting[lane->turn ^ 1], 1);
         atomic_store(&lane->local_work, false);
+        lane->groups = 0;
     }
+    muster_group_steps_begin(operation);
     for (size_t i = 0; i < operation->schedule.step_count; i++) {
         operation->messages[i].pending = false;
     }
@@ -356,18 +347,34 @@ static muster_status start_lanes(const struct muster_operation *operation,
     return status;
 }
 
-/* Does the local steps that done functions have left to the owner. */
-static muster_status run_local_work(struct muster_operation *operation)
+/* Does the local steps that done functions have left to the owner. A round with group steps is not
+ * over when they are done. */
+static muster_status run_local_steps_due(struct muster_operation *operation)
 {
     for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
         struct muster_lane_state *lane = &operation->lanes[i];
         while (atomic_exchange(&lane->local_work, false)) {
             TRY(run_local_steps(lane));
-            if (return_unit(lane, lane->turn)) {
+            lane->groups = muster_group_steps_in_round(lane);
+            if (lane->groups == 0 && return_unit(lane, lane->turn)) {
                 TRY(start_lanes(operation, lane, 1));
             }
         }
     }
+    return MUSTER_OK;
+}
+
+/* The same, and the group steps that are due, in their order. */
+static muster_status run_local_work(struct muster_operation *operation)
+{
+    struct muster_lane_state *done = NULL;
+    do {
+        TRY(run_local_steps_due(operation));
+        TRY(muster_group_steps_progress(operation, &done));
+        if (done != NULL && --done->groups == 0 && return_unit(done, done->turn)) {
+            TRY(start_lanes(operation, done, 1));
+        }
+    } while (done != NULL && !atomic_load(&operation->failed));
     return MUSTER_OK;
 }
 
@@ -403,6 +410,7 @@ muster_status muster_operation_finish(struct muster_operation *operation, muster
 {
     if (atomic_load(&operation->lanes_left) > 0) {
         uint32_t suspect = UINT32_MAX;
+        status = muster_group_steps_fail(operation, status, &suspect);
         status = muster_operation_end_failed(operation, status, &suspect);
         if (ret_suspect != NULL) {
             *ret_suspect = suspect;
@@ -434,7 +442,11 @@ static muster_status drive(struct muster_operation *operation, const struct must
             break;
         }
         struct muster_wait_clock clock = {0};
-        status = muster_fabric_wait_in(operation->fabric, &key, &clock, awake, launch->deadline_ns);
+        int64_t until_ns = muster_group_steps_next_poll(operation, launch->deadline_ns);
+        status = muster_fabric_wait_in(operation->fabric, &key, &clock, awake, until_ns);
+        if (status == MUSTER_RETRY && until_ns < launch->deadline_ns) {
+            status = MUSTER_OK;
+        }
     }
     return status;
 }
@@ -463,118 +475,8 @@ void muster_operation_set_group(struct muster_operation *operation,
     operation->method = method;
 }
 
-/* Making -------------------------------------------------------------------------------------- */
-
-/* Numbers the messages of each (lane, peer, direction). counts is [2 x ranks]; all are 0 before and
- * after. */
-static void number_lane(struct muster_operation *operation, const struct muster_lane_state *lane,
-                        uint32_t *counts)
+void muster_operation_set_methods(struct muster_operation *operation, uint8_t *methods)
 {
-    for (size_t i = lane->first; i < lane->end; i++) {
-        const struct muster_step *step = &operation->schedule.steps[i];
-        if (!is_local(step)) {
-            size_t sends = step->kind == MUSTER_STEP_SEND;
-            operation->messages[i].ordinal = counts[2 * (size_t)step->peer + sends]++;
-        }
-    }
-    for (size_t i = lane->first; i < lane->end; i++) {
-        const struct muster_step *step = &operation->schedule.steps[i];
-        if (!is_local(step)) {
-            memset(&counts[2 * (size_t)step->peer], 0, 2 * sizeof *counts);
-        }
-    }
-}
-
-static void cut_lanes(struct muster_operation *operation, uint32_t *counts)
-{
-    const struct muster_schedule *schedule = &operation->schedule;
-    size_t next = 0;
-    for (uint32_t i = 0; i < schedule->lanes; i++) {
-        struct muster_lane_state *lane = &operation->lanes[i];
-        *lane = (struct muster_lane_state){.operation = operation, .first = next};
-        while (next < schedule->step_count && schedule->steps[next].lane == i) {
-            operation->messages[next].step = &schedule->steps[next];
-            operation->messages[next].lane = lane;
-            operation->messages[next].early = muster_schedule_receives_early(schedule, next);
-            next++;
-        }
-        lane->end = next;
-        number_lane(operation, lane, counts);
-    }
-    assert(next == schedule->step_count); /* the builder orders steps by lane */
-}
-
-/* seen is [2 x ranks], all 0 before. */
-static void list_peers(struct muster_operation *operation, uint32_t *seen)
-{
-    const struct muster_schedule *schedule = &operation->schedule;
-    for (size_t i = 0; i < schedule->step_count; i++) {
-        const struct muster_step *step = &schedule->steps[i];
-        if (is_local(step)) {
-            continue;
-        }
-        assert(step->peer < schedule->ranks && step->peer != schedule->rank);
-        if (seen[step->peer] == 0) {
-            seen[step->peer] = 1;
-            operation->peers[operation->peer_count++] = operation->ranks[step->peer];
-        }
-    }
-}
-
-static size_t at_least_one(size_t count)
-{
-    return count == 0 ? 1 : count;
-}
-
-muster_status muster_operation_create(struct muster_fabric *fabric,
-                                      struct muster_schedule *schedule, const uint32_t *ranks,
-                                      struct muster_operation **ret_operation)
-{
-    struct muster_operation *operation = calloc(1, sizeof *operation);
-    if (operation == NULL) {
-        muster_schedule_finish(schedule);
-        return muster_error_set(MUSTER_FATAL, "no memory for an operation");
-    }
-    operation->schedule = *schedule;
-    *schedule = (struct muster_schedule){.steps = NULL};
-    schedule = &operation->schedule;
-    size_t peers_max =
-        schedule->step_count < schedule->ranks ? schedule->step_count : schedule->ranks;
-    uint32_t *counts = calloc(2 * (size_t)schedule->ranks, sizeof *counts);
-    operation->fabric = fabric;
-    operation->ranks = ranks;
-    operation->messages = calloc(at_least_one(schedule->step_count), sizeof *operation->messages);
-    operation->lanes = calloc(at_least_one(schedule->lanes), sizeof *operation->lanes);
-    operation->peers = calloc(at_least_one(peers_max), sizeof *operation->peers);
-    if (counts == NULL || operation->messages == NULL || operation->lanes == NULL ||
-        operation->peers == NULL) {
-        size_t steps = schedule->step_count;
-        free(counts);
-        muster_operation_destroy(operation);
-        return muster_error_set(MUSTER_FATAL, "no memory for an operation of %zu steps", steps);
-    }
-    operation->in_group = schedule->step_count == 1 && muster_step_is_group(&schedule->steps[0]);
-    cut_lanes(operation, counts);
-    list_peers(operation, counts);
-    free(counts);
-    *ret_operation = operation;
-    return MUSTER_OK;
-}
-
-muster_status muster_operation_enable_packs(struct muster_operation *operation)
-{
-    return muster_pack_plan_create(&operation->schedule, &operation->packs);
-}
-
-void muster_operation_destroy(struct muster_operation *operation)
-{
-    if (operation == NULL) {
-        return;
-    }
-    muster_schedule_finish(&operation->schedule);
-    muster_pack_plan_destroy(operation->packs);
-    free(operation->messages);
-    free(operation->lanes);
-    free(operation->peers);
-    free(operation);
+    free(operation->methods);
+    operation->methods = methods;
 }

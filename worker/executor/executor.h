@@ -32,6 +32,10 @@ struct muster_operation_group; /* executor_group.h */
 void muster_operation_set_group(struct muster_operation *operation,
                                 const struct muster_operation_group *group, unsigned method);
 
+/* How that group's device performs each group step of a schedule that has other steps, too: its
+ * method, by the index of the step. Takes the array, of one entry a step of the schedule. */
+void muster_operation_set_methods(struct muster_operation *operation, uint8_t *methods);
+
 /* Whether the links of the operation can read memory of a device now: then buffers of a launch may
  * lie there. */
 bool muster_operation_reads_devices(const struct muster_operation *operation, uint64_t generation);

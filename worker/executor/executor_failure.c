@@ -57,9 +57,12 @@ static struct awaited find_awaited(const struct muster_operation *operation)
 }
 
 static muster_status report_deadline(const struct muster_operation *operation,
-                                     uint32_t *ret_suspect)
+                                     const char *own_reason, uint32_t *ret_suspect)
 {
     struct awaited awaited = find_awaited(operation);
+    if (*ret_suspect != UINT32_MAX) { /* in a group step, which the messages wait for */
+        return muster_error_set(MUSTER_RETRY, "%s", own_reason);
+    }
     if (awaited.count == 0) {
         return muster_error_set(MUSTER_RETRY, "the deadline passed before the local work was done");
     }
@@ -147,7 +150,7 @@ muster_status muster_operation_end_failed(struct muster_operation *operation, mu
         return muster_error_set(MUSTER_FATAL, "%s", lost_reason);
     }
     if (status == MUSTER_RETRY) {
-        return report_deadline(operation, ret_suspect);
+        return report_deadline(operation, own_reason, ret_suspect);
     }
     if (status == MUSTER_INVALID) {
         abort_at_peers(operation);

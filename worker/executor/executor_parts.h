@@ -5,11 +5,20 @@
 
 #include <stdatomic.h>
 
+#include "collectives/schedule/group_step.h"
 #include "worker/base/status.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/executor_turns.h"
 
-struct muster_pack_plan; /* executor_packs.h */
+struct muster_pack_plan;   /* executor_packs.h */
+struct muster_group_steps; /* executor_steps.h */
+
+/* A step that is no message. */
+static inline bool muster_step_is_local(const struct muster_step *step)
+{
+    return step->kind == MUSTER_STEP_COPY || step->kind == MUSTER_STEP_REDUCE ||
+           muster_step_is_group(step);
+}
 
 /* Where a launch stands in one lane of the schedule. */
 struct muster_lane_state {
@@ -19,6 +28,7 @@ struct muster_lane_state {
     uint8_t turn;             /* index of the round's count; the other count is the next round's */
     atomic_size_t waiting[2]; /* messages posted and not done, plus the unit of the starter */
     atomic_bool local_work;   /* the owner has to do the local steps of the round */
+    size_t groups;            /* the owner's: group steps of the round that are not done */
 };
 
 /* A step's message; unused where the step is local. */
@@ -39,12 +49,14 @@ struct muster_operation {
     const uint32_t *ranks;                /* borrowed */
     struct muster_step_message *messages; /* [schedule.step_count] */
     struct muster_lane_state *lanes;      /* [schedule.lanes] */
-    uint32_t *peers; /* [peer_count] the schedule's distinct peers, global ranks */
+    uint32_t *peers; /* [peer_count] the distinct peers of messages and group steps, global ranks */
     size_t peer_count;
     struct muster_pack_plan *packs; /* of an operation whose launches are compressed; or NULL */
     const struct muster_operation_group *group; /* borrowed; NULL: none performs it */
     unsigned method;                            /* of the group's device */
-    bool in_group;                              /* the schedule is one group step */
+    bool in_group;                              /* the schedule is one group step, of all ranks */
+    struct muster_group_steps *steps;           /* else its group steps; NULL: it has none */
+    uint8_t *methods; /* [schedule.step_count] of the group's device; or NULL */
 
     /* Of the present launch. */
     const struct muster_launch *launch;

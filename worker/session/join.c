@@ -50,6 +50,7 @@ static void fill_request(struct muster_session *session, struct muster_join_requ
         .min_size = settings->min_size,
         .max_size = settings->max_size,
         .target_size = settings->target_size,
+        .wire_version = MUSTER_WIRE_VERSION,
     };
     (void)snprintf(request->job, sizeof request->job, "%s", settings->job);
     memcpy(info->id, session->member, sizeof info->id);
@@ -57,6 +58,7 @@ static void fill_request(struct muster_session *session, struct muster_join_requ
     (void)snprintf(info->rack, sizeof info->rack, "%s", settings->rack);
     info->state_version = atomic_load(&session->state.version);
     info->generation = session->generation.number;
+    (void)snprintf(info->library, sizeof info->library, "%s", muster_version());
     info->order = settings->order;
     info->pid = (uint32_t)getpid();
     uint32_t count = muster_fabric_address_count(session->fabric);

@@ -123,6 +123,12 @@ static muster_status copy_host(const char *host, char **ret_copy)
         host = name;
     }
     TRY(check_name("host (MUSTER_HOST)", host, MUSTER_HOST_SIZE));
+    if (!muster_host_name_valid(host)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "host (MUSTER_HOST) \"%s\": use letters, digits, '.', '_', '-' "
+                                "and ':'",
+                                host);
+    }
     return muster_option_copy(host, ret_copy);
 }
 

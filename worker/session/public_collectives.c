@@ -34,6 +34,13 @@ static muster_status check_buffers(enum muster_collective collective, const void
     return MUSTER_OK;
 }
 
+/* Without counts a request of this collective has equal blocks. */
+static muster_status check_counts(const char *name, const size_t *counts)
+{
+    return counts != NULL ? MUSTER_OK
+                          : muster_error_set(MUSTER_INVALID, "%s: counts is NULL", name);
+}
+
 /* Of one size each, in both lists. */
 static muster_status reduce_buffers(struct muster_session *session, muster_scope scope,
                                     const struct muster_request *several, size_t buffer_count,
@@ -85,6 +92,27 @@ MUSTER_CALL_FORMS(reduce_scatter_buffers,
                   MUSTER_CALL_LIST(const void *const *ins, void *const *outs, size_t buffer_count,
                                    size_t count, muster_type type, muster_op op),
                   MUSTER_CALL_LIST(ins, outs, buffer_count, count, type, op))
+
+static muster_status reduce_scatterv_buffers(struct muster_session *session, muster_scope scope,
+                                             const void *const *ins, void *const *outs,
+                                             size_t buffer_count, const size_t *counts,
+                                             muster_type type, muster_op op,
+                                             struct muster_call_form form)
+{
+    TRY(check_counts("reduce_scatterv_buffers", counts));
+    const struct muster_request several = {.collective = MUSTER_REDUCE_SCATTER,
+                                           .inputs = ins,
+                                           .outputs = outs,
+                                           .in_counts = counts,
+                                           .type = type,
+                                           .op = op};
+    return reduce_buffers(session, scope, &several, buffer_count, form);
+}
+
+MUSTER_CALL_FORMS(reduce_scatterv_buffers,
+                  MUSTER_CALL_LIST(const void *const *ins, void *const *outs, size_t buffer_count,
+                                   const size_t *counts, muster_type type, muster_op op),
+                  MUSTER_CALL_LIST(ins, outs, buffer_count, counts, type, op))
 
 static muster_status broadcast_buffers(struct muster_session *session, muster_scope scope,
                                        void *const *buffers, size_t buffer_count, size_t count,
@@ -149,9 +177,7 @@ static muster_status reduce_scatterv(struct muster_session *session, muster_scop
                                      const void *in, void *out, const size_t *counts,
                                      muster_type type, muster_op op, struct muster_call_form form)
 {
-    if (counts == NULL) { /* to a request that means equal blocks */
-        return muster_error_set(MUSTER_INVALID, "reduce_scatterv: counts is NULL");
-    }
+    TRY(check_counts("reduce_scatterv", counts));
     struct muster_request request = {.collective = MUSTER_REDUCE_SCATTER,
                                      .in = in,
                                      .out = out,

@@ -108,6 +108,7 @@ const struct muster_generator muster_bidirectional_ring_generator = {
 
 const struct muster_exchange muster_exchange_bidirectional_ring = {
     .name = "bidirectional_ring",
+    .steady = true,
     .part = allreduce,
     .part_elements = part_elements,
     .part_rounds = part_rounds,

@@ -63,6 +63,7 @@ const struct muster_generator muster_halving_doubling_generator = {
 
 const struct muster_exchange muster_exchange_halving_doubling = {
     .name = "halving_doubling",
+    .steady = true,
     .part = allreduce,
     .part_elements = part_elements,
     .part_rounds = part_rounds,

@@ -98,6 +98,7 @@ const struct muster_generator muster_ring_chunked_generator = {
 
 const struct muster_exchange muster_exchange_ring_chunked = {
     .name = "ring_chunked",
+    .steady = true,
     .part = allreduce,
     .part_elements = part_elements,
     .part_rounds = part_rounds,

@@ -96,6 +96,7 @@ const struct muster_generator muster_swing_generator = {
 
 const struct muster_exchange muster_exchange_swing = {
     .name = "swing",
+    .steady = true,
     .part = allreduce,
     .part_elements = part_elements,
     .part_rounds = part_rounds,

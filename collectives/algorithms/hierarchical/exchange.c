@@ -9,6 +9,7 @@ extern const struct muster_exchange muster_exchange_bcube;
 extern const struct muster_exchange muster_exchange_bidirectional_ring;
 extern const struct muster_exchange muster_exchange_binomial;
 extern const struct muster_exchange muster_exchange_double_tree;
+extern const struct muster_exchange muster_exchange_group;
 extern const struct muster_exchange muster_exchange_halving_doubling;
 extern const struct muster_exchange muster_exchange_pairwise;
 extern const struct muster_exchange muster_exchange_recursive_doubling;
@@ -30,6 +31,7 @@ static const struct muster_exchange *const exchanges[MUSTER_EXCHANGE_END] = {
     [MUSTER_EXCHANGE_ALL_TO_ONE] = &muster_exchange_all_to_one,
     [MUSTER_EXCHANGE_DOUBLE_TREE] = &muster_exchange_double_tree,
     [MUSTER_EXCHANGE_RING_CHUNKED] = &muster_exchange_ring_chunked,
+    [MUSTER_EXCHANGE_GROUP] = &muster_exchange_group,
 };
 
 const struct muster_exchange *muster_exchange_of(unsigned kind)

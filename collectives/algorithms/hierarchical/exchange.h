@@ -14,6 +14,7 @@
 
 struct muster_exchange {
     const char *name;
+    bool steady; /* the number of a member's rounds does not depend on the count */
     /* The two phases of an exchange that is made for levels; NULL if there is a part. The first
      * leaves the member's share, if it owns one, reduced over all members, and returns its buffer:
      * `source` (INPUT or OUTPUT) if the member is alone, else OUTPUT. The second copies the owners'
@@ -48,6 +49,7 @@ enum muster_exchange_kind {
     MUSTER_EXCHANGE_ALL_TO_ONE = 10,
     MUSTER_EXCHANGE_DOUBLE_TREE = 11,
     MUSTER_EXCHANGE_RING_CHUNKED = 12,
+    MUSTER_EXCHANGE_GROUP = 13, /* within hosts only */
     MUSTER_EXCHANGE_END,
 };
 

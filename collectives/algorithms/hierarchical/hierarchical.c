@@ -15,6 +15,10 @@
  * the last piece. Nothing hides the local work of the first piece and of the last, so pieces near
  * either end are smaller, down to an eighth.
  *
+ * With local=group the ranks of a host reduce and spread their data by group steps of the host, in
+ * the memory that they share, and only the hosts exchange messages; where ranks share no memory,
+ * the default is used in its place.
+ *
  * At each level the members use one of the exchanges of exchange.h, and any combination is an
  * algorithm. The defaults are halving_doubling at the last level, and pairwise below it.
  * hierarchy.h has the words for it.
@@ -57,12 +61,30 @@ bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, siz
         (void)snprintf(ret_why, size, "it names an exchange that does not exist");
         return false;
     }
+    if (hierarchy.cross == MUSTER_EXCHANGE_GROUP || hierarchy.world == MUSTER_EXCHANGE_GROUP) {
+        (void)snprintf(ret_why, size, "group is an exchange within hosts: local=group");
+        return false;
+    }
     if (plan->topology->hosts >= 2) {
         return true;
     }
     (void)snprintf(ret_why, size, "it needs at least 2 hosts, and all %" PRIu32 " ranks are on one",
                    plan->topology->ranks);
     return false;
+}
+
+/* Or the default. */
+static bool is_steady(unsigned kind)
+{
+    return kind == MUSTER_EXCHANGE_DEFAULT || muster_exchange_of(kind)->steady;
+}
+
+bool muster_hierarchy_shares(const struct muster_plan *plan)
+{
+    const struct muster_hierarchy hierarchy = muster_hierarchy_of(plan->variant);
+    bool steady = is_steady(hierarchy.cross) && is_steady(hierarchy.world);
+    return plan->memory != NULL && !plan->keep_input && plan->topology->hosts > 1 &&
+           (hierarchy.pieces == 0 || steady);
 }
 
 /* The parameters, which are the same for all ranks. */
@@ -110,7 +132,9 @@ static struct parameters parameters_of(const struct muster_plan *plan)
     if (hierarchy.leaders != 0 && hierarchy.leaders < parameters.owners[0]) {
         parameters.owners[0] = hierarchy.leaders;
     }
-    parameters.exchanges[0] = exchange_or(hierarchy.local, MUSTER_EXCHANGE_PAIRWISE);
+    bool by_messages = hierarchy.local == MUSTER_EXCHANGE_GROUP && !muster_hierarchy_shares(plan);
+    parameters.exchanges[0] = exchange_or(by_messages ? MUSTER_EXCHANGE_DEFAULT : hierarchy.local,
+                                          MUSTER_EXCHANGE_PAIRWISE);
     if (parameters.levels == 3) {
         parameters.owners[1] = muster_topology_smallest_rack(topology);
         parameters.exchanges[1] = exchange_or(hierarchy.cross, MUSTER_EXCHANGE_PAIRWISE);

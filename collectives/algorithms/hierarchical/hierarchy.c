@@ -107,6 +107,10 @@ static muster_status parse(const char *text, uint32_t *ret_variant)
         return muster_error_set(MUSTER_INVALID, "pieces=%u: must be a power of two",
                                 hierarchy.pieces);
     }
+    if (hierarchy.cross == MUSTER_EXCHANGE_GROUP || hierarchy.world == MUSTER_EXCHANGE_GROUP) {
+        return muster_error_set(MUSTER_INVALID, "%s=group: group is an exchange within hosts",
+                                hierarchy.cross == MUSTER_EXCHANGE_GROUP ? "cross" : "world");
+    }
     uint32_t doublings = hierarchy.pieces == 0 ? 0 : muster_log2_down(hierarchy.pieces);
     *ret_variant = MUSTER_HIERARCHY(hierarchy.local, hierarchy.cross, hierarchy.world,
                                     hierarchy.leaders, hierarchy.levels == 2) |

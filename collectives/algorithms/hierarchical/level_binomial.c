@@ -116,6 +116,7 @@ static struct muster_step_totals totals(const struct muster_level *level)
 
 const struct muster_exchange muster_exchange_binomial = {
     .name = "binomial",
+    .steady = true,
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,
     .totals = totals,

@@ -93,6 +93,7 @@ static struct muster_step_totals totals(const struct muster_level *level)
 
 const struct muster_exchange muster_exchange_pairwise = {
     .name = "pairwise",
+    .steady = true,
     .reduce_scatter = reduce_scatter,
     .allgather = muster_pairwise_allgather,
     .totals = totals,

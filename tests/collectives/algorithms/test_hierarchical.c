@@ -85,8 +85,8 @@ static size_t in_pieces(size_t algorithm, unsigned doublings)
 static size_t any_variant(uint64_t *random)
 {
     size_t algorithm = variant_of(test_random_below(random, MUSTER_EXCHANGE_END),
-                                  test_random_below(random, MUSTER_EXCHANGE_END),
-                                  test_random_below(random, MUSTER_EXCHANGE_END),
+                                  test_random_below(random, MUSTER_EXCHANGE_GROUP),
+                                  test_random_below(random, MUSTER_EXCHANGE_GROUP),
                                   test_random_below(random, 4), test_random_below(random, 3) == 0);
     bool whole = test_random_below(random, 2) == 0;
     return whole ? algorithm : in_pieces(algorithm, test_random_below(random, 6));
@@ -99,7 +99,7 @@ static void all_pairs_of_exchanges_are_proven(void **state)
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct muster_topology topology = test_topology(4, shapes[i]);
         for (unsigned local = 1; local < MUSTER_EXCHANGE_END; local++) {
-            for (unsigned cross = 1; cross < MUSTER_EXCHANGE_END; cross++) {
+            for (unsigned cross = 1; cross < MUSTER_EXCHANGE_GROUP; cross++) {
                 for (unsigned leaders = 0; leaders <= 2; leaders++) {
                     prove(variant_of(local, cross, 0, leaders, 0), &topology, 23);
                 }
@@ -117,8 +117,8 @@ static void all_pairs_of_exchanges_between_hosts_and_racks_are_proven(void **sta
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct muster_topology topology = test_topology(6, sizes);
         assert_int_equal(muster_topology_set_racks(&topology, 3, shapes[i]), MUSTER_OK);
-        for (unsigned cross = 1; cross < MUSTER_EXCHANGE_END; cross++) {
-            for (unsigned world = 1; world < MUSTER_EXCHANGE_END; world++) {
+        for (unsigned cross = 1; cross < MUSTER_EXCHANGE_GROUP; cross++) {
+            for (unsigned world = 1; world < MUSTER_EXCHANGE_GROUP; world++) {
                 prove(variant_of(0, cross, world, 0, 0), &topology, 29);
                 prove(variant_of(0, cross, world, 0, 1), &topology, 3);
             }
@@ -222,12 +222,12 @@ static double fastest_us(const struct muster_plan *plan, bool rows, double limit
             best_us = best_us == 0 || us < best_us ? us : best_us;
         }
     }
-    for (unsigned number = 0; !rows && number < 3 * MUSTER_EXCHANGE_END * MUSTER_EXCHANGE_END;
+    for (unsigned number = 0; !rows && number < 3 * MUSTER_EXCHANGE_GROUP * MUSTER_EXCHANGE_GROUP;
          number++) {
         double us = 0;
         unsigned pair = number / 3;
-        size_t algorithm =
-            variant_of(pair % MUSTER_EXCHANGE_END, pair / MUSTER_EXCHANGE_END, 0, number % 3, 0);
+        size_t algorithm = variant_of(pair % MUSTER_EXCHANGE_GROUP, pair / MUSTER_EXCHANGE_GROUP, 0,
+                                      number % 3, 0);
         assert_int_equal(
             muster_simulate_us(algorithm, plan, 4, &muster_cost_model_default, best_us, &us),
             MUSTER_OK);
@@ -295,6 +295,8 @@ static void invalid_parameters_are_refused(void **state)
         {"hierarchical(cross=)", "cross=: must be one of pairwise, binomial"},
         {"hierarchical(cross=tree)", "cross=tree: must be one of pairwise, binomial"},
         {"hierarchical(cross=ring,cross=ring)", "cross is given twice"},
+        {"hierarchical(cross=group)", "cross=group: group is an exchange within hosts"},
+        {"hierarchical(local=group,world=group)", "world=group: group is an exchange within hosts"},
         {"hierarchical(leaders=0)", "leaders=0: must be a number from 1 to 255"},
         {"hierarchical(leaders=256)", "from 1 to 255"},
         {"hierarchical(levels=3)", "levels=3: must be a number from 2 to 2"},

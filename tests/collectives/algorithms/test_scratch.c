@@ -83,6 +83,31 @@ static void algorithms_that_reduce_on_arrival_need_no_scratch(void **state)
     }
 }
 
+/* A chunk is sent while the next one arrives; the first is read from the input, and the last sum is
+ * a result. Of large chunks only as much is stored as one piece more than a chunk. A further small
+ * piece lets receives be posted early. */
+static void check_ring(uint32_t ranks, uint64_t count)
+{
+    uint64_t chunk = (count + ranks - 1) / ranks;
+    uint64_t pieces = ranks < 4 ? 1 : (count / ranks) >> 18;
+    pieces = pieces < 1 ? 1 : pieces > 16 ? 16 : pieces;
+    uint64_t piece = (chunk + pieces - 1) / pieces;
+    uint64_t most = pieces + (piece <= 1 << 18 ? 2 : 1);
+    most = pieces == 1 && ranks - 2 < most ? ranks - 2 : most;
+    assert_in_range(scratch_to(true, "ring", ranks, count), most * (piece - 1), most * piece);
+}
+
+static void large_chunks_of_a_ring_need_little_more_than_one_of_them(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 4; ranks <= RANKS_MAX; ranks++) {
+        uint64_t count = (UINT64_C(1) << 21) * ranks;
+        uint64_t chunk = count / ranks;
+        assert_int_equal(scratch_to(true, "ring", ranks, count), chunk + chunk / 4);
+        assert_int_equal(scratch_to(true, "ring", ranks, 16 * count), 16 * (chunk + chunk / 16));
+    }
+}
+
 /* S: the elements of the call. */
 static void inputs_are_kept_with_little_scratch(void **state)
 {
@@ -91,13 +116,7 @@ static void inputs_are_kept_with_little_scratch(void **state)
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         uint64_t count = counts[i];
         for (uint32_t ranks = 2; ranks <= RANKS_MAX; ranks++) {
-            uint64_t chunk = (count + ranks - 1) / ranks;
-            /* A chunk is sent while the next one arrives; the first is read from the input, and
-             * the last sum is a result. A third small chunk lets receives be posted early. */
-            uint64_t most = chunk <= 1 << 18 ? 3 : 2;
-            uint64_t chunks = ranks - 2 < most ? ranks - 2 : most;
-            assert_in_range(scratch_to(true, "ring", ranks, count), chunks * (chunk - 1),
-                            chunks * chunk);
+            check_ring(ranks, count);
             bool power = (ranks & (ranks - 1)) == 0;
             uint64_t half = ranks == 2 ? 0 : (count + 1) / 2;
             uint64_t halves = scratch_to(true, "halving_doubling", ranks, count);
@@ -116,6 +135,7 @@ int main(void)
         cmocka_unit_test(rank_0_stores_three_small_buffers_whatever_the_number_of_ranks),
         cmocka_unit_test(exchanges_store_what_they_cannot_reduce_yet),
         cmocka_unit_test(algorithms_that_reduce_on_arrival_need_no_scratch),
+        cmocka_unit_test(large_chunks_of_a_ring_need_little_more_than_one_of_them),
         cmocka_unit_test(inputs_are_kept_with_little_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,12 @@
 #include "tests/support/interpreter.h"
 #include "tests/support/schedules.h"
 
-enum { RANKS_MAX = 64, SMALL_RANKS_MAX = 9 };
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { RANKS_MAX = 33 };
+#else
+enum { RANKS_MAX = 64 };
+#endif
+enum { SMALL_RANKS_MAX = 9 };
 enum { KEPT = MUSTER_CHECK_INPUT_KEPT, TOGETHER = MUSTER_CHECK_FINISH_TOGETHER };
 
 /* Called with a plan for each algorithm that fits the topology. */
@@ -139,6 +144,62 @@ static void promises_hold_when_schedules_are_executed_without_one_rank(void **st
     }
 }
 
+/* Of the allreduce by this name, whose large chunks go in pieces where the input is kept. */
+static void visit_pieces(const char *name, uint32_t ranks, uint64_t count, uint64_t *random,
+                         visitor visit)
+{
+    size_t algorithm = 0;
+    assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, name, &algorithm), MUSTER_OK);
+    struct muster_topology topology = test_topology_even(ranks, ranks % 3 == 0 ? 3 : 1);
+    struct muster_plan plan = test_plan(algorithm, &topology, count, 0);
+    plan.keep_input = true;
+    plan.in_place = true;
+    visit(algorithm, &plan, false, random);
+    muster_topology_finish(&topology);
+}
+
+/* Only some ranks may be in place. */
+static void compare_messages_out_of_place(size_t algorithm, const struct muster_plan *plan,
+                                          bool uneven, uint64_t *random)
+{
+    struct muster_plan apart = *plan;
+    apart.in_place = false;
+    struct test_job job = test_job_create(algorithm, plan, uneven);
+    struct test_job other = test_job_create(algorithm, &apart, uneven);
+    (void)random;
+    for (uint32_t rank = 0; rank < job.ranks; rank++) {
+        assert_int_equal(job.schedules[rank].step_count, other.schedules[rank].step_count);
+        for (size_t i = 0; i < job.schedules[rank].step_count; i++) {
+            const struct muster_step *step = &job.schedules[rank].steps[i];
+            const struct muster_step *same = &other.schedules[rank].steps[i];
+            assert_true(step->kind == same->kind && step->peer == same->peer &&
+                        step->round == same->round && step->span.count == same->span.count);
+        }
+    }
+    test_job_finish(&job);
+    test_job_finish(&other);
+}
+
+static void compare_formula(size_t algorithm, const struct muster_plan *plan, bool uneven,
+                            uint64_t *random);
+
+static void chunks_that_go_in_pieces_keep_their_promises_for_1_to_64_ranks(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed();
+    for (uint32_t ranks = 1; ranks <= RANKS_MAX; ranks++) {
+        if (counts_for(ranks, 1, &random) == 0) {
+            continue;
+        }
+        uint64_t pieces = 1 + test_random_below(&random, 20);
+        uint64_t count = (pieces << 18) * ranks + test_random_below(&random, 2 * ranks);
+        visit_pieces("ring", ranks, count, &random, prove);
+        visit_pieces("ring", ranks, count, &random, compare_formula);
+        visit_pieces("ring", ranks, count, &random, compare_messages_out_of_place);
+    }
+    visit_pieces("ring", 4, (UINT64_C(2) << 18) * 4 + 1, &random, execute);
+}
+
 static struct muster_check_result check(const struct test_job *job, unsigned promises)
 {
     struct muster_check_result result;
@@ -148,7 +209,7 @@ static struct muster_check_result check(const struct test_job *job, unsigned pro
     return result;
 }
 
-/* The plan asks for the promises; a closing round shows in the formula. */
+/* The plan asks for promises; a closing round shows in the formula, and so do pieces. */
 static void compare_formula(size_t algorithm, const struct muster_plan *plan, bool uneven,
                             uint64_t *random)
 {
@@ -395,6 +456,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_algorithm_keeps_its_promises_for_1_to_64_ranks),
         cmocka_unit_test(random_ragged_hosts_in_random_racks_keep_their_promises),
         cmocka_unit_test(promises_hold_when_schedules_are_executed_without_one_rank),
+        cmocka_unit_test(chunks_that_go_in_pieces_keep_their_promises_for_1_to_64_ranks),
         cmocka_unit_test(a_closing_round_is_in_the_formulas),
         cmocka_unit_test(without_a_closing_round_some_collectives_finish_early),
         cmocka_unit_test(schedules_that_were_not_changed_break_the_promise_or_needed_no_change),

@@ -464,6 +464,11 @@ static void a_resize_back_up_takes_the_request_to_leave_back(void **state)
     assert_false(drive_member(&d, "b1").leave_asked);
     assert_false(muster_membership_pending(d.membership));
     assert_int_equal(muster_membership_settings(d.membership).target_size, 5);
+    assert_int_equal(muster_membership_resizes(d.membership), 2);
+    assert_int_equal(drive_resize(&d, 9999), MUSTER_INVALID);
+    assert_int_equal(muster_membership_resizes(d.membership), 2);
+    assert_int_equal(drive_resize(&d, 5), MUSTER_OK); /* the same again: launchers see it */
+    assert_int_equal(muster_membership_resizes(d.membership), 3);
     assert_string_equal(drive_ranks(&d), "a0 a1 | b0 b1");
     drive_finish(&d);
 }

@@ -17,10 +17,30 @@ static bool dead_at(const struct muster_signs *signs, int64_t now_ms, const char
     assert_int_equal(dead, muster_liveness_deadline_ms(signs, &s) <= now_ms);
     if (dead) {
         assert_string_equal(why, expected_why);
+        /* No verdict is given that statistics do not know. */
+        assert_int_not_equal(muster_liveness_verdict_of(why), MUSTER_LIVENESS_OTHER);
     } else {
         assert_string_equal(why, "");
     }
     return dead;
+}
+
+static void a_verdict_has_a_kind(void **state)
+{
+    (void)state;
+    static const char *const kinds[][2] = {
+        {"lease lost: no sign of life for 5000 ms", "lease"},
+        {"connection closed and no sign of life for 2000 ms", "closed"},
+        {"reported by rank 3 and no sign of life for 2000 ms", "reported"},
+        {"connection closed and reported by rank 3", "confirmed"},
+        {"stuck: alive but did not join again within 30000 ms", "stuck"},
+        {"of another version", "other"},
+        {"", "other"},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        enum muster_liveness_verdict_kind kind = muster_liveness_verdict_of(kinds[i][0]);
+        assert_string_equal(muster_liveness_verdict_name(kind), kinds[i][1]);
+    }
 }
 
 static void a_member_is_dead_when_its_lease_is_over(void **state)
@@ -128,6 +148,7 @@ static void times_near_never_do_not_wrap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_verdict_has_a_kind),
         cmocka_unit_test(a_member_is_dead_when_its_lease_is_over),
         cmocka_unit_test(a_check_that_is_half_a_lease_late_was_late),
         cmocka_unit_test(a_sign_of_life_renews_the_lease_and_never_shortens_it),

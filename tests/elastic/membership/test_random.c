@@ -101,7 +101,8 @@ static void describe(const struct muster_membership *m, bool signs, char ret_tex
     struct muster_job_settings s = muster_membership_settings(m);
     print(&text, "phase %d pending %d why %s\n", muster_membership_phase(m),
           muster_membership_pending(m), muster_membership_why(m));
-    print(&text, "%u..%u target %u\n", s.min_size, s.max_size, s.target_size);
+    print(&text, "%u..%u target %u resizes %llu\n", s.min_size, s.max_size, s.target_size,
+          (unsigned long long)muster_membership_resizes(m));
     print(&text, "g%llu v%llu of %u:", (unsigned long long)g.number,
           (unsigned long long)g.state_version, g.state_source);
     for (uint32_t rank = 0; rank < g.size; rank++) {

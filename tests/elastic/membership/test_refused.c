@@ -85,6 +85,27 @@ static void joins_with_impossible_settings_are_refused(void **state)
     drive_finish(&d);
 }
 
+static void the_wire_version_is_that_of_the_first_member(void **state)
+{
+    (void)state;
+    struct drive d;
+    drive_init(&d, 1, 4, 0);
+    struct muster_event event = make_join(&d, "a0");
+    event.settings.wire_version = 7;
+    assert_int_equal(drive_event(&d, &event), MUSTER_OK);
+    event = make_join(&d, "a1");
+    refuse(&d, &event, MUSTER_INVALID,
+           "wire version 0, but the job has wire version 7: all members need the same");
+    event.settings.wire_version = 8;
+    (void)snprintf(event.info.library, sizeof event.info.library, "0.9.1");
+    refuse(&d, &event, MUSTER_INVALID,
+           "wire version 8 (libmuster 0.9.1), but the job has wire version 7: all members need the "
+           "same");
+    event.settings.wire_version = 7; /* the library may be another */
+    assert_int_equal(drive_event(&d, &event), MUSTER_OK);
+    drive_finish(&d);
+}
+
 static void joins_must_agree_on_min_and_max_but_not_on_the_target(void **state)
 {
     (void)state;
@@ -209,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(joins_with_broken_info_are_refused),
         cmocka_unit_test(joins_with_impossible_settings_are_refused),
+        cmocka_unit_test(the_wire_version_is_that_of_the_first_member),
         cmocka_unit_test(joins_must_agree_on_min_and_max_but_not_on_the_target),
         cmocka_unit_test(events_of_unknown_members_are_refused),
         cmocka_unit_test(reports_that_make_no_sense_are_refused),

@@ -75,13 +75,18 @@ static void fill_addresses(char (*addresses)[MUSTER_MEMBER_ADDRESS_SIZE], uint32
 static void fill_info(struct muster_member_info *info)
 {
     fill_uuid(info->id);
-    FILL(info->host, 1);
+    static const char letters[] = "abcXYZ019._-:";
+    uint32_t length = 1 + below(MUSTER_HOST_SIZE - 1);
+    for (uint32_t i = 0; i < length; i++) {
+        info->host[i] = letters[below(sizeof letters - 1)];
+    }
     FILL(info->rack, 0);
     fill_addresses(info->addresses, &info->address_count);
     info->state_version = any64();
     info->generation = any64();
     info->order = any32();
     info->pid = any32();
+    FILL(info->library, 0);
 }
 
 /* Encode, print, parse, decode: the same value, byte by byte. For messages without pointers. */
@@ -115,6 +120,7 @@ static void requests_survive_the_trip(void **state)
         fill_job(join.job);
         fill_info(&join.info);
         join.target_size = any32();
+        join.wire_version = any32();
         SAME_AFTER_A_TRIP(join_request, muster_join_request, join);
 
         struct muster_watch_request watch = {.generation = any64(), .progress = any64()};
@@ -189,6 +195,7 @@ static void events_survive_the_trip(void **state)
                 .min_size = any32(),
                 .max_size = any32(),
                 .target_size = any32(),
+                .wire_version = any32(),
                 .settle_ms = any32(),
                 .lease_ms = any32(),
                 .arrive_ms = any32(),
@@ -212,6 +219,17 @@ static void values_survive_the_trip(void **state)
         FILL(value.key, 1);
         value.timeout_ms = below(MUSTER_WAIT_MAX_MS + 1);
         value.value_size = below(sizeof bytes + 1);
+        value.expected = bytes;
+        value.expected_size = below(sizeof bytes + 1);
+        value.amount = (int64_t)any64();
+        char keys[3][MUSTER_KEY_MAX_BYTES + 1] = {0};
+        value.keys = keys;
+        value.key_count = below(4);
+        for (uint32_t k = 0; k < value.key_count; k++) {
+            FILL(keys[k], 1);
+        }
+        (void)snprintf(value.request_id, sizeof value.request_id, "%s",
+                       i % 2 == 0 ? "" : "01234567-89ab-4def-8123-456789abcdef");
 
         struct muster_value_request back;
         json_t *json = trip(muster_value_request_encode(&value));
@@ -222,6 +240,15 @@ static void values_survive_the_trip(void **state)
         assert_true(back.generation == value.generation && back.timeout_ms == value.timeout_ms);
         assert_int_equal(back.value_size, value.value_size);
         assert_true(back.value_size == 0 || memcmp(back.value, bytes, back.value_size) == 0);
+        assert_int_equal(back.expected_size, value.expected_size);
+        assert_true(back.expected_size == 0 ||
+                    memcmp(back.expected, bytes, back.expected_size) == 0);
+        assert_true(back.amount == value.amount);
+        assert_string_equal(back.request_id, value.request_id);
+        assert_int_equal(back.key_count, value.key_count);
+        for (uint32_t k = 0; k < back.key_count; k++) {
+            assert_string_equal(back.keys[k], keys[k]);
+        }
 
         struct muster_value_response answer = {.value_size = value.value_size, .value = bytes};
         struct muster_value_response answer_back;
@@ -309,6 +336,9 @@ static struct muster_job_response any_job(void)
     job.min_size = any32();
     job.max_size = any32();
     job.target_size = any32();
+    job.now_ms = (int64_t)any64();
+    job.resizes = any64();
+    job.wire_version = any32();
     job.pending = below(2) == 0;
     job.member_count = below(4);
     job.generation_count = below(4);
@@ -325,6 +355,9 @@ static struct muster_job_response any_job(void)
         member->info.state_version = any64();
         member->phase = (enum muster_member_phase)(1 + below(3));
         member->rank = (int32_t)any32();
+        member->local_rank = (int32_t)any32();
+        member->cross_rank = (int32_t)any32();
+        member->joined_ms = (int64_t)any64();
         member->progress = any64();
         member->silent_ms = any64();
         member->suspected = below(2) == 0;

@@ -189,6 +189,16 @@ static void a_planned_leave_revokes_and_the_others_go_on(void **state)
     assert_int_equal(json_array_size(test_part(job->json, "job.generations")), 2);
     assert_string_equal(test_part_text(job->json, "job.departures.0.reason"), "planned");
     assert_string_equal(test_part_text(job->json, "job.departures.0.member"), test_member(2));
+    /* Members 0 and 1 are on one host, member 3 is on the other. */
+    assert_int_equal(test_part_number(job->json, "job.members.1.rank"), 1);
+    assert_int_equal(test_part_number(job->json, "job.members.1.localRank"), 1);
+    assert_int_equal(test_part_number(job->json, "job.members.1.crossRank"), 0);
+    assert_int_equal(test_part_number(job->json, "job.members.2.rank"), 2);
+    assert_int_equal(test_part_number(job->json, "job.members.2.localRank"), 0);
+    assert_int_equal(test_part_number(job->json, "job.members.2.crossRank"), 1);
+    assert_true(test_part_number(job->json, "job.members.2.joinedMs") > 0);
+    assert_true(test_part_number(job->json, "job.members.2.joinedMs") <=
+                test_part_number(job->json, "job.nowMs"));
     test_call_finish(job);
     /* The response was lost: the member sends the Leave again. */
     CALL(fixture, MUSTER_RPC_LEAVE,
@@ -448,12 +458,12 @@ static void values_are_bounded_in_number_and_size(void **state)
 {
     struct fixture *fixture = *state;
     form(fixture, 2, 0, 0);
-    for (unsigned i = 0; i < 1024; i++) {
+    for (unsigned i = 0; i < 4096; i++) {
         CALL(fixture, MUSTER_RPC_PUT, "{'job':'j','key':'k%u','value':'AA=='}", i);
         EXPECT(fixture, MUSTER_RPC_OK, "");
     }
     CALL(fixture, MUSTER_RPC_PUT, "{'job':'j','key':'more'}");
-    EXPECT(fixture, MUSTER_RPC_UNAVAILABLE, "1024 values");
+    EXPECT(fixture, MUSTER_RPC_UNAVAILABLE, "4096 values");
     CALL(fixture, MUSTER_RPC_PUT, "{'job':'j','key':'k7','value':'AAE='}");
     EXPECT(fixture, MUSTER_RPC_OK, "");
 }

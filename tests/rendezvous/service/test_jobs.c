@@ -66,6 +66,13 @@ static muster_status put(struct muster_store *store, const char *job, uint64_t g
                : under(store)->ops->put(under(store), job, generation, key, value, size_bytes);
 }
 
+static muster_status remove_value(struct muster_store *store, const char *job, uint64_t generation,
+                                  const char *key)
+{
+    return is_full(store) ? muster_error_set(MUSTER_RETRY, "store test: no space")
+                          : under(store)->ops->remove_value(under(store), job, generation, key);
+}
+
 static muster_status drop_values(struct muster_store *store, const char *job,
                                  uint64_t below_generation)
 {
@@ -84,6 +91,12 @@ static muster_status sync_under(struct muster_store *store)
                : under(store)->ops->sync(under(store));
 }
 
+static muster_status probe(struct muster_store *store)
+{
+    return is_full(store) ? muster_error_set(MUSTER_RETRY, "store test: no space")
+                          : under(store)->ops->probe(under(store));
+}
+
 static muster_status load(struct muster_store *store, const struct muster_store_reader *reader)
 {
     return under(store)->ops->load(under(store), reader);
@@ -99,10 +112,12 @@ static const struct muster_store_ops full_ops = {
     .append = append,
     .replace = replace,
     .put = put,
+    .remove_value = remove_value,
     .drop_values = drop_values,
     .remove = remove_job,
     .syncs = true,
     .sync = sync_under,
+    .probe = probe,
     .load = load,
     .close = close_store,
 };

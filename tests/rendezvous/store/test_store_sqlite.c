@@ -201,6 +201,9 @@ static void what_was_stored_is_read_back(void **state)
     assert_int_equal(ops->put(store, "a", 1, "k", "old", 3), MUSTER_OK);
     assert_int_equal(ops->put(store, "a", 2, "k", NULL, 0), MUSTER_OK);
     assert_int_equal(ops->put(store, "a", 0, "k", "w", 1), MUSTER_OK);
+    assert_int_equal(ops->put(store, "a", 0, "gone", "x", 1), MUSTER_OK);
+    assert_int_equal(ops->remove_value(store, "a", 0, "gone"), MUSTER_OK);
+    assert_int_equal(ops->remove_value(store, "a", 0, "never"), MUSTER_OK);
     assert_int_equal(ops->drop_values(store, "a", 2), MUSTER_OK);
     /* An event is not stored twice. */
     assert_int_equal(ops->append(store, &a, 1, "again"), MUSTER_RETRY);

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -70,11 +71,32 @@ static void without_the_variable_or_with_another_word_the_level_is_warn(void **s
     assert_string_equal(text, "muster error one\nmuster warn two\n");
 }
 
+static char written[64];
+
+static void keep(enum muster_log_level level, const char *text)
+{
+    (void)snprintf(written, sizeof written, "%s: %s", muster_log_level_name(level), text);
+}
+
+static void a_writer_gets_the_text_of_the_lines_that_pass(void **state)
+{
+    (void)state;
+    muster_log_set_level(MUSTER_LOG_WARN);
+    muster_log_set_writer(keep);
+    muster_log(MUSTER_LOG_WARN, "job=%s two", "a");
+    assert_string_equal(written, "warn: job=a two");
+    muster_log(MUSTER_LOG_INFO, "three");
+    assert_string_equal(written, "warn: job=a two");
+    muster_log_set_writer(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_level_lets_through_itself_and_the_more_severe_ones),
         cmocka_unit_test(without_the_variable_or_with_another_word_the_level_is_warn),
+        /* Last: it sets the level of this process. */
+        cmocka_unit_test(a_writer_gets_the_text_of_the_lines_that_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,6 +186,37 @@ static void a_job_is_listed_shown_resized_and_ended(void **state)
     command_finish(&command);
 }
 
+static void a_watched_job_is_shown_at_each_change_until_it_ends(void **state)
+{
+    (void)state;
+    struct command watch;
+    struct command other;
+    expect_error("job ls --watch --rendezvous URL", 2, "--watch goes with `show'");
+    join("followed", NULL, 4, 1);
+    start_muster(&watch, "job show followed --watch --json --rendezvous URL");
+    assert_true(command_await(&watch, "\"running\""));
+    expect(&other, "job resize followed 3 --rendezvous URL", 0);
+    command_finish(&other);
+    assert_true(command_await(&watch, "\"running\"")); /* of a second line */
+    expect(&other, "job end followed --why enough --rendezvous URL", 0);
+    command_finish(&other);
+    assert_int_equal(command_wait(&watch), 0);
+    json_t *last = NULL;
+    const char *why = "";
+    int target = 0;
+    for (char *rest = NULL, *line = strtok_r(watch.output.bytes, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        json_decref(last);
+        last = json_loads(line, 0, NULL);
+        assert_non_null(last);
+    }
+    assert_int_equal(json_unpack(last, "{s:s, s:i}", "why", &why, "target_size", &target), 0);
+    assert_string_equal(why, "enough");
+    assert_int_equal(target, 3);
+    json_decref(last);
+    command_finish(&watch);
+}
+
 static void each_listed_job_is_a_json_object_on_its_line(void **state)
 {
     (void)state;
@@ -261,6 +292,32 @@ static void a_resize_starts_as_many_workers_as_are_missing(void **state)
     command_finish(&run);
 }
 
+static void a_resize_to_the_same_size_starts_what_has_died_since(void **state)
+{
+    (void)state;
+    struct command run;
+    struct command resize;
+    join("again", NULL, 6, 3);
+    start_muster(&run, "run -n 2 --min 1 --max 6 --rendezvous URL --job again -- sleep 1000");
+    assert_true(command_await(&run, "job again: 2 workers"));
+    expect(&resize, "job resize again 4 --rendezvous URL", 0);
+    command_finish(&resize);
+    assert_true(command_await(&run, "started worker 2 (pid "));
+    static const char begin[] = "started worker 2 (pid ";
+    const char *started = strstr(run.error.bytes, begin);
+    assert_non_null(started);
+    pid_t pid = (pid_t)strtol(started + sizeof begin - 1, NULL, 10);
+    assert_true(pid > 1);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_true(command_await(&run, "not replaced"));
+    expect(&resize, "job resize again 4 --rendezvous URL", 0);
+    command_finish(&resize);
+    assert_true(command_await(&run, "started worker 3 (pid "));
+    assert_int_equal(kill(run.pid, SIGTERM), 0);
+    assert_int_equal(command_wait(&run), 128 + SIGTERM);
+    command_finish(&run);
+}
+
 static void a_launcher_with_no_grow_starts_nothing(void **state)
 {
     (void)state;
@@ -291,10 +348,12 @@ int main(void)
         cmocka_unit_test(a_server_that_does_not_answer_is_named),
         cmocka_unit_test(an_unknown_job_is_named),
         cmocka_unit_test(a_job_is_listed_shown_resized_and_ended),
+        cmocka_unit_test(a_watched_job_is_shown_at_each_change_until_it_ends),
         cmocka_unit_test(each_listed_job_is_a_json_object_on_its_line),
         cmocka_unit_test(a_job_with_a_token_is_shown_only_with_it),
         cmocka_unit_test(the_environment_may_name_the_server),
         cmocka_unit_test(a_resize_starts_as_many_workers_as_are_missing),
+        cmocka_unit_test(a_resize_to_the_same_size_starts_what_has_died_since),
         cmocka_unit_test(a_launcher_with_no_grow_starts_nothing),
     };
     return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);

@@ -15,7 +15,12 @@
 #include "tests/support/sweep.h"
 #include "worker/base/clock.h"
 
-enum { CALLS = 60, COUNT_MAX = 100000, RANKS_MAX = 5, BLOCKING_EVERY = 10, SHORT_MS = 300 };
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { CALLS = 20 };
+#else
+enum { CALLS = 60 };
+#endif
+enum { COUNT_MAX = 100000, RANKS_MAX = 5, BLOCKING_EVERY = 10, SHORT_MS = 300 };
 
 static uint64_t seed;
 

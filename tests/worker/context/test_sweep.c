@@ -61,7 +61,10 @@ static void every_algorithm_is_right_on_ragged_hosts(void **state)
     static const uint64_t counts[] = {1, 1001};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct sweep sweep = {.counts = counts, .count_count = 2};
+        const struct sweep with_memory = {
+            .counts = counts, .count_count = 2, .brief = true, .place = SWEEP_MEMORY};
         sweep_shape(&shapes[i], &sweep);
+        sweep_shape(&shapes[i], &with_memory);
     }
 }
 

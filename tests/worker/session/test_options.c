@@ -372,6 +372,8 @@ static void names_have_bounds(void **state)
     expect_refusal(NULL, "host (MUSTER_HOST)", "aaa");
     set("MUSTER_HOST", "two words");
     expect_refusal(NULL, "host (MUSTER_HOST)", "two words");
+    set("MUSTER_HOST", "../etc");
+    expect_refusal(NULL, "host (MUSTER_HOST)", "../etc");
     set("MUSTER_HOST", "h");
     set("MUSTER_REPRODUCIBLE", "yes");
     expect_refusal(NULL, "MUSTER_REPRODUCIBLE", "yes");

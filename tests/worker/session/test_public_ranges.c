@@ -138,12 +138,6 @@ static void ranges_work_in_all_scopes(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
-static void expect_refusal(struct crew_member *member, muster_status status, const char *word)
-{
-    MEMBER_CHECK(member, status == MUSTER_INVALID);
-    MEMBER_CHECK(member, strstr(muster_last_error(), word) != NULL);
-}
-
 static void call_wrongly(struct crew_member *member)
 {
     muster_session *session = member->session;
@@ -170,25 +164,26 @@ static void call_wrongly(struct crew_member *member)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         muster_operation operation = 77;
-        expect_refusal(member,
-                       muster_allreduce_ranges(session, MUSTER_GLOBAL, wrong[i].ins, wrong[i].outs,
-                                               wrong[i].count, MUSTER_INT32, MUSTER_SUM, NULL),
-                       wrong[i].word);
-        expect_refusal(member,
-                       muster_allreduce_ranges_start(session, MUSTER_GLOBAL, wrong[i].ins,
-                                                     wrong[i].outs, wrong[i].count, MUSTER_INT32,
-                                                     MUSTER_SUM, NULL, &operation),
-                       wrong[i].word);
+        crew_expect_invalid(member,
+                            muster_allreduce_ranges(session, MUSTER_GLOBAL, wrong[i].ins,
+                                                    wrong[i].outs, wrong[i].count, MUSTER_INT32,
+                                                    MUSTER_SUM, NULL),
+                            wrong[i].word);
+        crew_expect_invalid(member,
+                            muster_allreduce_ranges_start(
+                                session, MUSTER_GLOBAL, wrong[i].ins, wrong[i].outs, wrong[i].count,
+                                MUSTER_INT32, MUSTER_SUM, NULL, &operation),
+                            wrong[i].word);
         MEMBER_CHECK(member, operation == 77);
     }
-    expect_refusal(
+    crew_expect_invalid(
         member,
         muster_broadcast_ranges(session, MUSTER_GLOBAL, overlapping, 2, MUSTER_INT32, 0, NULL),
         "broadcast: ranges 0 and 1 of outs overlap");
-    expect_refusal(member,
-                   muster_allreduce_ranges(session, MUSTER_GLOBAL, good, good, 2, (muster_type)99,
-                                           MUSTER_SUM, NULL),
-                   "there is no type 99");
+    crew_expect_invalid(member,
+                        muster_allreduce_ranges(session, MUSTER_GLOBAL, good, good, 2,
+                                                (muster_type)99, MUSTER_SUM, NULL),
+                        "there is no type 99");
     MEMBER_OK(member, muster_allreduce_ranges(session, MUSTER_GLOBAL, good, good, 2, MUSTER_INT32,
                                               MUSTER_SUM, NULL));
 }

@@ -174,12 +174,6 @@ static void a_job_of_one_member_has_all_collectives(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
-static void expect_refusal(struct crew_member *member, muster_status status, const char *word)
-{
-    MEMBER_CHECK(member, status == MUSTER_INVALID);
-    MEMBER_CHECK(member, strstr(muster_last_error(), word) != NULL);
-}
-
 /* Each wrong call is refused with a text that names what is wrong. */
 static void call_wrongly(struct crew_member *member)
 {
@@ -187,28 +181,28 @@ static void call_wrongly(struct crew_member *member)
     int32_t data[8] = {0};
     int32_t other[8];
     const size_t counts[] = {2};
-    expect_refusal(member,
-                   muster_gatherv(session, MUSTER_GLOBAL, data, other, NULL, MUSTER_INT32, 0, NULL),
-                   "gatherv needs the sizes of its blocks");
-    expect_refusal(member,
-                   muster_reduce_scatterv(session, MUSTER_GLOBAL, data, other, NULL, MUSTER_INT32,
-                                          MUSTER_SUM, NULL),
-                   "reduce_scatterv: counts is NULL");
-    expect_refusal(
+    crew_expect_invalid(
+        member, muster_gatherv(session, MUSTER_GLOBAL, data, other, NULL, MUSTER_INT32, 0, NULL),
+        "gatherv needs the sizes of its blocks");
+    crew_expect_invalid(member,
+                        muster_reduce_scatterv(session, MUSTER_GLOBAL, data, other, NULL,
+                                               MUSTER_INT32, MUSTER_SUM, NULL),
+                        "reduce_scatterv: counts is NULL");
+    crew_expect_invalid(
         member,
         muster_alltoallv(session, MUSTER_GLOBAL, data, counts, other, NULL, MUSTER_INT32, NULL),
         "alltoallv needs the sizes of its blocks");
-    expect_refusal(member,
-                   muster_alltoallv(session, MUSTER_GLOBAL, data, counts, data + 1, counts,
-                                    MUSTER_INT32, NULL),
-                   "overlap");
-    expect_refusal(
+    crew_expect_invalid(member,
+                        muster_alltoallv(session, MUSTER_GLOBAL, data, counts, data + 1, counts,
+                                         MUSTER_INT32, NULL),
+                        "overlap");
+    crew_expect_invalid(
         member,
         muster_reduce(session, MUSTER_GLOBAL, data, NULL, 2, MUSTER_INT32, MUSTER_SUM, 0, NULL),
         "output buffer is NULL");
-    expect_refusal(member,
-                   muster_scatter(session, MUSTER_GLOBAL, data, other, 2, MUSTER_INT32, 1, NULL),
-                   "scatter: root 1");
+    crew_expect_invalid(
+        member, muster_scatter(session, MUSTER_GLOBAL, data, other, 2, MUSTER_INT32, 1, NULL),
+        "scatter: root 1");
 }
 
 static void wrong_calls_are_named(void **state)

@@ -14,6 +14,7 @@
 #include "tests/support/service.h"
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
+#include "worker/fabric/fabric.h"
 #include "worker/session/rendezvous_client.h"
 
 enum { WAIT_MS = 60000, ATTEMPT_MS = 5000, GIVES_UP_AFTER = 12, COMPANIONS = 2 };
@@ -104,7 +105,8 @@ static void *run_unreachable(void *user)
 static void start_unreachable(struct unreachable_member *member, const char *job, uint32_t size,
                               uint32_t least)
 {
-    member->join = (struct muster_join_request){.info = {.host = "ghost", .address_count = 1},
+    member->join = (struct muster_join_request){.wire_version = MUSTER_WIRE_VERSION,
+                                                .info = {.host = "ghost", .address_count = 1},
                                                 .min_size = least,
                                                 .max_size = size,
                                                 .target_size = size};

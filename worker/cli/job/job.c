@@ -1,4 +1,5 @@
 /* `muster job`: lists, shows, resizes and ends the jobs of a rendezvous server. */
+#include "worker/base/cleanup.h"
 #include "worker/base/option_parse.h"
 #include "worker/cli/cli.h"
 #include "worker/cli/print.h"
@@ -9,15 +10,20 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-enum { KEY_RENDEZVOUS = 256, KEY_TOKEN_FILE, KEY_JSON, KEY_WHY, CALL_TIMEOUT_MS = 5000 };
+enum { KEY_RENDEZVOUS = 256, KEY_TOKEN_FILE, KEY_JSON, KEY_WHY, KEY_WATCH };
+
+enum { CALL_TIMEOUT_MS = 5000, WATCH_PERIOD_MS = 1000 };
 
 enum { ARGUMENTS_MAX = 3 };
 
 struct job_options {
     const char *rendezvous, *token_file, *why;
-    bool json;
+    bool json, watch;
     int count;
     const char *arguments[ARGUMENTS_MAX]; /* the action, the job, a number */
 };
@@ -34,7 +40,7 @@ static const char doc[] =
     "\v"
     "  muster job ls              list all jobs\n"
     "  muster job show JOB        show a job: members, generations, departures,\n"
-    "                             link figures\n"
+    "                             link figures; --watch follows it\n"
     "  muster job resize JOB N    set the target size to N workers: the launcher\n"
     "                             starts new ones, or the workers with the highest\n"
     "                             ranks are asked to leave\n"
@@ -54,6 +60,11 @@ static const struct argp_option options_table[] = {
      "The first line of this file is the secret token of the job", 1},
     {"why", KEY_WHY, "TEXT", 0, "With `end': the reason that the workers see", 1},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object a line", 1},
+    {"watch", KEY_WATCH, NULL, 0,
+     "With `show': show the job again whenever it changes, until it has ended; on a terminal, "
+     "every "
+     "second in place",
+     1},
     {0},
 };
 
@@ -72,6 +83,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_JSON:
         options->json = true;
+        return 0;
+    case KEY_WATCH:
+        options->watch = true;
         return 0;
     case ARGP_KEY_ARG:
         if (options->count == ARGUMENTS_MAX) {
@@ -134,19 +148,25 @@ static json_t *job_json(const struct muster_job_response *job, const struct must
         figures->levels != 0 ? muster_figures_encode(figures) : NULL);
 }
 
+static void format_rank(int32_t rank, char ret_text[16])
+{
+    (void)snprintf(ret_text, 16, rank >= 0 ? "%d" : "-", rank);
+}
+
 static void print_members(const struct muster_job_response *job)
 {
-    (void)printf("%6s  %-24s %8s  %-8s %10s %10s\n", "rank", "host", "pid", "phase", "operations",
-                 "silent");
+    (void)printf("%6s %5s %5s  %-24s %8s  %-8s %10s %10s\n", "rank", "local", "cross", "host",
+                 "pid", "phase", "operations", "silent");
     for (uint32_t i = 0; i < job->member_count; i++) {
         const struct muster_job_member *member = &job->members[i];
-        char rank[16] = "-";
-        if (member->rank >= 0) {
-            (void)snprintf(rank, sizeof rank, "%d", member->rank);
-        }
-        (void)printf("%6s  %-24s %8u  %-8s %10" PRIu64 " %7" PRIu64 " ms%s%s\n", rank,
-                     member->info.host, member->info.pid, muster_report_member_phase(member->phase),
-                     member->progress, member->silent_ms, member->suspected ? " suspected" : "",
+        char ranks[3][16];
+        format_rank(member->rank, ranks[0]);
+        format_rank(member->local_rank, ranks[1]);
+        format_rank(member->cross_rank, ranks[2]);
+        (void)printf("%6s %5s %5s  %-24s %8u  %-8s %10" PRIu64 " %7" PRIu64 " ms%s%s\n", ranks[0],
+                     ranks[1], ranks[2], member->info.host, member->info.pid,
+                     muster_report_member_phase(member->phase), member->progress, member->silent_ms,
+                     member->suspected ? " suspected" : "",
                      member->leave_asked ? " asked to leave" : "");
     }
 }
@@ -187,21 +207,93 @@ static void find_figures(struct muster_client *client, const char *job,
     (void)status; /* a job may have no figures */
 }
 
-static muster_status show(struct muster_client *client, const struct job_options *options)
+static muster_status show_job(struct muster_client *client, const struct job_options *options,
+                              const struct muster_job_response *job)
 {
-    struct muster_job_response job = {0};
-    TRY(muster_service_get_job(client, options->arguments[1], CALL_TIMEOUT_MS, &job, NULL));
     struct muster_figures figures;
-    muster_status status = MUSTER_OK;
     find_figures(client, options->arguments[1], &figures);
     if (options->json) {
-        status = muster_cli_print_json(job_json(&job, &figures), MUSTER_CLI_ALL_DIGITS);
+        return muster_cli_print_json(job_json(job, &figures), MUSTER_CLI_ALL_DIGITS);
+    }
+    print_job(job);
+    if (figures.levels != 0) {
+        muster_report_figures(&figures);
+    }
+    return MUSTER_OK;
+}
+
+/* The job without what only counts time and operations, as a text to compare; NULL: no memory. */
+static char *state_of(struct muster_job_response *job)
+{
+    struct muster_figures none;
+    muster_figures_init(&none);
+    for (uint32_t i = 0; i < job->member_count; i++) {
+        job->members[i].silent_ms = 0;
+        job->members[i].progress = 0;
+    }
+    json_t *json = job_json(job, &none);
+    char *text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json);
+    return text;
+}
+
+/* Shows the job once, if it is not as *last, which then becomes its state. */
+static muster_status show_change(struct muster_client *client, const struct job_options *options,
+                                 char **last, bool *ret_ended)
+{
+    static const char clear[] = "\033[H\033[2J";
+    struct muster_job_response job = {0};
+    bool in_place = !options->json && isatty(STDOUT_FILENO) != 0;
+    TRY(muster_service_get_job(client, options->arguments[1], CALL_TIMEOUT_MS, &job, NULL));
+    struct muster_job_response shown = job;
+    AUTO_FREE struct muster_job_member *members = calloc(job.member_count + 1U, sizeof *members);
+    AUTO_FREE char *before = *last;
+    *last = NULL;
+    muster_status status = MUSTER_OK;
+    if (members == NULL) {
+        status = muster_error_set(MUSTER_FATAL, "no memory");
     } else {
-        print_job(&job);
-        if (figures.levels != 0) {
-            muster_report_figures(&figures);
+        memcpy(members, job.members, job.member_count * sizeof *members);
+        shown.members = members;
+        *last = state_of(&job);
+        if (in_place || before == NULL || *last == NULL || strcmp(before, *last) != 0) {
+            (void)fputs(in_place ? clear : "", stdout);
+            status = show_job(client, options, &shown);
         }
     }
+    *ret_ended = job.phase == MUSTER_JOB_ENDED;
+    muster_job_response_finish(&job);
+    return status;
+}
+
+/* Until the job has ended; Ctrl-C ends the process. */
+static muster_status watch(struct muster_client *client, const struct job_options *options)
+{
+    const struct timespec period = {.tv_sec = WATCH_PERIOD_MS / 1000};
+    char *last = NULL;
+    bool ended = false;
+    muster_status status = MUSTER_OK;
+    while (status == MUSTER_OK && !ended) {
+        status = show_change(client, options, &last, &ended);
+        if (status == MUSTER_OK) {
+            status = muster_cli_flush();
+        }
+        if (status == MUSTER_OK && !ended) {
+            (void)nanosleep(&period, NULL);
+        }
+    }
+    free(last);
+    return status;
+}
+
+static muster_status show(struct muster_client *client, const struct job_options *options)
+{
+    if (options->watch) {
+        return watch(client, options);
+    }
+    struct muster_job_response job = {0};
+    TRY(muster_service_get_job(client, options->arguments[1], CALL_TIMEOUT_MS, &job, NULL));
+    muster_status status = show_job(client, options, &job);
     muster_job_response_finish(&job);
     return status;
 }
@@ -274,6 +366,10 @@ static muster_status check(const struct job_options *options)
     }
     if (options->why != NULL && strlen(options->why) >= MUSTER_WHY_SIZE) {
         return muster_error_set(MUSTER_INVALID, "--why: longer than %d bytes", MUSTER_WHY_SIZE - 1);
+    }
+    if (options->watch && strcmp(options->arguments[0], "show") != 0) {
+        return muster_error_set(MUSTER_INVALID, "--watch goes with `show', not with `%.64s'",
+                                options->arguments[0]);
     }
     return muster_client_check_url(options->rendezvous);
 }

@@ -247,6 +247,7 @@ static struct muster_launch_view view_job(const struct muster_supervisor *superv
         .phase = snapshot->job.phase,
         .min_size = snapshot->job.min_size,
         .target_size = snapshot->job.target_size,
+        .resizes = snapshot->job.resizes,
     };
 }
 

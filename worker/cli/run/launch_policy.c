@@ -6,14 +6,18 @@ void muster_launch_policy_init(struct muster_launch_policy *policy, uint32_t tar
     *policy = (struct muster_launch_policy){.target_size = target_size};
 }
 
-/* Workers are started only when the target size rises: a worker that has died is not replaced. */
+/* Workers are started only by a resize, to a larger target or once more to the same one: a worker
+ * that has died is not replaced. */
 static void follow_target(struct muster_launch_policy *policy,
                           const struct muster_launch_view *view,
                           struct muster_launch_decision *decision)
 {
     uint32_t before = policy->target_size;
+    bool asked_again = policy->viewed && view->resizes != policy->resizes;
     policy->target_size = view->target_size;
-    if (view->target_size == before || view->target_size == 0 || view->stopping ||
+    policy->resizes = view->resizes;
+    policy->viewed = true;
+    if ((view->target_size == before && !asked_again) || view->target_size == 0 || view->stopping ||
         view->phase == MUSTER_JOB_ENDED) {
         return;
     }

@@ -25,16 +25,19 @@ struct muster_launch_view {
     enum muster_job_phase phase;
     uint32_t min_size;
     uint32_t target_size; /* 0: the job has none */
+    uint64_t resizes;     /* that the job has accepted */
 };
 
 /* What is remembered from one decision to the next. */
 struct muster_launch_policy {
     uint32_t target_size;
+    bool viewed; /* the job was seen before, with so many resizes: */
+    uint64_t resizes;
     bool shortage; /* has been decided on: once a job */
 };
 
 struct muster_launch_decision {
-    bool resized;     /* the job has a new target size */
+    bool resized;     /* the job has a new target size, or the same was asked for again */
     uint32_t present; /* workers of the job before any are started, of all launchers */
     uint32_t start;   /* workers to start now */
     bool shortage;    /* fewer than min_size are left, and no launcher starts more */

@@ -75,9 +75,27 @@ static muster_status compare(const struct muster_group_run *run, uint32_t rank)
 
 /* Announcements ------------------------------------------------------------------------------- */
 
+/* Of the first step of a call: all ranks have left the call before, so that nothing of it is read
+ * any more. Ranks that did not agree on that one may have done different numbers of steps. Phases
+ * count from 0 again: where the call's number is a part of them, it may wrap around. */
+static muster_status wait_for_call(struct muster_group_run *run)
+{
+    uint64_t before = muster_group_call_of(run) - 1;
+    for (uint32_t i = 0; i + 1 < muster_group_rank_count(run); i++) {
+        uint32_t rank = muster_group_peer(run, i);
+        TRY(muster_group_wait(run, rank, &muster_group_rank_slot_of(run, rank)->left, before));
+    }
+    atomic_store_explicit(&muster_group_rank_slot_of(run, muster_group_own_rank(run))->progress, 0,
+                          memory_order_relaxed);
+    return MUSTER_OK;
+}
+
 muster_status muster_group_wait_for_reuse(struct muster_group_run *run)
 {
     uint64_t before = run->launch->sequence - 1;
+    if (run->step->part && run->launch->sequence % MUSTER_PARTS_MAX == 0) {
+        return wait_for_call(run);
+    }
     for (uint32_t i = 0;
          run->memory->all_announced < before && i + 1 < muster_group_rank_count(run); i++) {
         uint32_t rank = muster_group_peer(run, i);

@@ -57,7 +57,8 @@ struct muster_group_rank_slot {
     _Atomic uint64_t freed_count; /* grows when the rank frees memory of muster_alloc() */
     /* The last phase that is done: MUSTER_GROUP_PROGRESS(). */
     _Alignas(MUSTER_GROUP_LINE_BYTES) _Atomic uint64_t progress;
-    _Atomic uint64_t withdrawn;  /* the first operation without this rank; 0: none */
+    _Atomic uint64_t withdrawn; /* the first operation without this rank; 0: none */
+    _Atomic uint64_t left;      /* the last call that it has left, where steps are parts of calls */
     _Atomic uint32_t futex_word; /* grows with each write while there are sleepers */
     _Atomic uint32_t sleepers;   /* written by the ranks that wait for this one */
     /* Written once, when the rank takes its slot. */

@@ -184,3 +184,16 @@ void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequ
     memory->all_announced = sequence;
     memory->announced = sequence;
 }
+
+void muster_group_memory_begin_parts(struct muster_group_memory *memory, uint64_t call)
+{
+    muster_group_memory_begin(memory, MUSTER_PART_SEQUENCE(call, MUSTER_PARTS_MAX - 1));
+    atomic_store(&own_slot(memory)->left, call);
+}
+
+void muster_group_memory_leave(struct muster_group_memory *memory, uint64_t call)
+{
+    struct muster_group_rank_slot *slot = own_slot(memory);
+    atomic_store_explicit(&slot->left, call, memory_order_release);
+    muster_group_wake_sleepers(slot);
+}

@@ -64,6 +64,14 @@ void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequ
 void muster_group_memory_begin_second(const struct muster_group_memory *first,
                                       struct muster_group_memory *second);
 
+/* The same for a group whose steps are parts of calls: the first call is number `call` + 1. */
+void muster_group_memory_begin_parts(struct muster_group_memory *memory, uint64_t call);
+
+/* This rank has ended the call of this number, with group steps or without, well or not: to be
+ * called after each one. A rank that waits for a step of that call here ends with MUSTER_INVALID.
+ */
+void muster_group_memory_leave(struct muster_group_memory *memory, uint64_t call);
+
 /* Blocks until this rank's part is done. MUSTER_INVALID: the ranks call differently, and every rank
  * that takes part gets this status. MUSTER_RETRY: the deadline has passed. MUSTER_REJOIN: a rank
  * died or gave up, or `check` returned it. ret_suspect: the rank that died or is waited for, by its

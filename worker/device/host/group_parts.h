@@ -130,6 +130,12 @@ muster_group_rank_slot_of(const struct muster_group_run *run, uint32_t rank)
     return muster_group_layout_rank_slot(&run->memory->layout, rank);
 }
 
+/* Of a step that is a part of a call: the number of that. */
+static inline uint64_t muster_group_call_of(const struct muster_group_run *run)
+{
+    return run->launch->sequence / MUSTER_PARTS_MAX;
+}
+
 static inline uint32_t muster_group_own_rank(const struct muster_group_run *run)
 {
     return run->memory->options.rank;

@@ -149,7 +149,15 @@ static int64_t earlier(int64_t one_ns, int64_t other_ns)
 muster_status muster_group_check_peer(struct muster_group_run *run, uint32_t rank,
                                       const _Atomic uint64_t *word, uint64_t least)
 {
+    const struct muster_group_rank_slot *slot = muster_group_rank_slot_of(run, rank);
+    bool left = run->step->part && is_reached(&slot->left, muster_group_call_of(run));
     muster_status status = muster_group_check_liveness(run, rank);
+    if (status == MUSTER_OK && left) {
+        status = muster_error_set(MUSTER_INVALID,
+                                  "rank %u calls differently: it has ended the call before a group "
+                                  "step of it",
+                                  run->memory->options.names[rank]);
+    }
     if (status != MUSTER_OK && is_reached(word, least)) {
         run->suspect = UINT32_MAX;
         return MUSTER_OK;

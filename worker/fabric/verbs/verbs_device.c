@@ -121,6 +121,11 @@ static muster_status make_queue(struct muster_verbs_device *device)
         return muster_error_errno(MUSTER_INVALID, "its attributes cannot be read");
     }
     device->queue_entries = min(QUEUE_ENTRIES, (uint32_t)attributes.max_cqe);
+    device->gathers_max = min(MUSTER_VERBS_GATHERS_MAX, (uint32_t)attributes.max_sge);
+    if (device->gathers_max < MUSTER_VERBS_GATHERS_MIN) {
+        device->gathers_max =
+            MUSTER_VERBS_GATHERS_MIN; /* the queue pair says whether that is true */
+    }
     device->domain = device->library->alloc_pd(device->context);
     device->channel = device->library->create_comp_channel(device->context);
     if (device->domain == NULL || device->channel == NULL) {

@@ -10,7 +10,11 @@
 #include "worker/fabric/verbs/verbs_choice.h"
 #include "worker/fabric/verbs/verbs_library.h"
 
-enum { MUSTER_VERBS_DEVICES_MAX = 8 }; /* of one fabric */
+enum {
+    MUSTER_VERBS_DEVICES_MAX = 8,  /* of one fabric */
+    MUSTER_VERBS_GATHERS_MAX = 12, /* entries of a send's list; more than a large frame needs */
+    MUSTER_VERBS_GATHERS_MIN = 3,
+};
 
 struct muster_verbs_device {
     const struct muster_verbs_library *library;
@@ -19,6 +23,7 @@ struct muster_verbs_device {
     struct ibv_comp_channel *channel;
     struct ibv_cq *queue;
     uint32_t queue_entries;
+    uint32_t gathers_max; /* entries of a send's list: what the device takes, within our bounds */
     char name[MUSTER_VERBS_NAME_SIZE];
     uint8_t port;
     bool ethernet;

@@ -43,7 +43,7 @@ enum {
     VERBS_COMPLETIONS_MAX = 32, /* of one path */
     VERBS_POLL_MAX = 32,        /* completions by one poll */
     VERBS_INLINE_BYTES = 256,   /* copied when posted: frames with a payload of up to 160 bytes */
-    VERBS_PARTS_MAX = 3,        /* of a frame: the header and two registrations */
+    VERBS_PARTS_MAX = MUSTER_VERBS_GATHERS_MAX, /* of a frame: the header, and the payload's */
     VERBS_PATHS_MAX = MUSTER_VERBS_CONNECTIONS_MAX,
     VERBS_FIRST_NUMBER = 1 << 16, /* of a frame: its lowest 16 bits are 0; 0: no frame */
     VERBS_DIAL_MS = 3000,
@@ -123,15 +123,23 @@ struct muster_verbs_path {
     UT_hash_handle hh;                 /* verbs->by_completion_id */
 };
 
+/* A part of a payload that a device gathers. */
+struct muster_verbs_part {
+    const unsigned char
+        *data; /* where it is read; small ranges: NULL, they are copied to the slot */
+    uint32_t size;
+    struct muster_registration *held; /* of data */
+};
+
 /* A frame in the window. */
 struct muster_verbs_out_frame {
     struct muster_outgoing frame; /* transfer: NULL once complete or withdrawn */
-    struct muster_registration *held[VERBS_PARTS_MAX - 1]; /* of the payload */
-    struct muster_verbs_device *holder;                    /* the device of these registrations */
-    uint32_t covered_bytes; /* of the payload, by the first registration */
-    int64_t posted_ns;      /* for the timeline */
-    bool copied;            /* the payload is in a slot, or in copy */
-    unsigned char *copy;    /* owned: the content of a slot of a lost path */
+    struct muster_verbs_part parts[VERBS_PARTS_MAX - 1]; /* of the payload, if it is not copied */
+    uint32_t part_count;
+    struct muster_verbs_device *holder; /* the device of the registrations */
+    int64_t posted_ns;                  /* for the timeline */
+    bool copied;                        /* all of the payload is in a slot, or in copy */
+    unsigned char *copy;                /* owned: the content of a slot of a lost path */
 };
 
 /* A frame that has arrived and is not delivered. */

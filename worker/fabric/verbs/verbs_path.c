@@ -194,7 +194,7 @@ static muster_status create_pair(struct muster_verbs_path *path)
         .sq_sig_all = 1,
         .cap = {.max_send_wr = VERBS_SEND_SLOTS + VERBS_CREDIT_SENDS + 1,
                 .max_recv_wr = VERBS_RECEIVE_SLOTS,
-                .max_send_sge = VERBS_PARTS_MAX,
+                .max_send_sge = path->device->gathers_max,
                 .max_recv_sge = 1,
                 .max_inline_data = VERBS_INLINE_BYTES}};
     path->pair = library->create_qp(device->domain, &wanted);

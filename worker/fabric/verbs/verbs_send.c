@@ -65,8 +65,27 @@ static void post_credits(struct muster_verbs_path *path)
     path->credit_sends += post_send(path, &work, 0);
 }
 
-/* Writes a frame into the peer's next segment: the header from the slot, the payload from
- * registered memory. */
+/* A part of the payload, which begins at this byte of it. What is copied goes to `copy`. */
+static struct ibv_sge gather_part(const struct muster_verbs_path *path,
+                                  const struct muster_verbs_out_frame *out,
+                                  const struct muster_verbs_part *part, uint32_t at,
+                                  unsigned char *copy)
+{
+    uint32_t left = out->frame.size - at;
+    uint32_t size = part->size < left ? part->size : left;
+    if (part->data != NULL) {
+        const struct ibv_mr *registered = muster_registration_handle(part->held);
+        return (struct ibv_sge){
+            .addr = (uintptr_t)part->data, .length = size, .lkey = registered->lkey};
+    }
+    muster_place_copy((struct muster_place){.base = (char *)copy},
+                      muster_outgoing_place(&out->frame, at), size);
+    return (struct ibv_sge){
+        .addr = (uintptr_t)copy, .length = size, .lkey = path->slots.registered->lkey};
+}
+
+/* Writes a frame into the peer's next segment: the header and small ranges from the slot, the rest
+ * of the payload from registered memory. */
 static bool post_segment(struct muster_verbs_path *path, uint32_t slot,
                          const struct muster_verbs_out_frame *out, uint32_t word)
 {
@@ -82,14 +101,13 @@ static bool post_segment(struct muster_verbs_path *path, uint32_t slot,
                                    (uint64_t)path->segment_out * VERBS_SEGMENT_BYTES +
                                    VERBS_HEADER_AT,
                     .rkey = path->peer.key}};
+    unsigned char *copy = muster_verbs_send_slot(path, slot) + MUSTER_FRAME_SIZE;
     uint32_t done = 0;
-    for (int i = 0; done < out->frame.size; i++) {
-        const struct ibv_mr *registered = muster_registration_handle(out->held[i]);
-        uint32_t left = out->frame.size - done;
-        uint32_t size = i == 0 && out->covered_bytes < left ? out->covered_bytes : left;
-        parts[work.num_sge++] = (struct ibv_sge){
-            .addr = (uintptr_t)out->frame.data + done, .length = size, .lkey = registered->lkey};
-        done += size;
+    for (const struct muster_verbs_part *part = out->parts; done < out->frame.size; part++) {
+        const struct ibv_sge gathered = gather_part(path, out, part, done, copy);
+        parts[work.num_sge++] = gathered;
+        copy += part->data == NULL ? gathered.length : 0;
+        done += gathered.length;
     }
     path->segment_out = (path->segment_out + 1) % VERBS_SEGMENTS;
     path->segment_credits--;
@@ -163,33 +181,85 @@ static struct muster_usable_range usable_range_at(const struct muster_transfer *
 
 void muster_verbs_release_registrations(struct muster_verbs_out_frame *out)
 {
-    for (int i = 0; i < VERBS_PARTS_MAX - 1; i++) {
-        if (out->held[i] != NULL) {
-            muster_registrations_release(out->holder->registrations, out->held[i]);
-            out->held[i] = NULL;
+    for (uint32_t i = 0; i < out->part_count; i++) {
+        if (out->parts[i].held != NULL) {
+            muster_registrations_release(out->holder->registrations, TAKE(out->parts[i].held));
         }
     }
+    out->part_count = 0;
 }
 
-/* False: the memory cannot be registered, and is to be copied. */
-static bool hold_registrations(const struct muster_verbs_path *path,
-                               struct muster_usable_range usable, const unsigned char *data,
-                               uint32_t size, struct muster_verbs_out_frame *out)
+/* Whether the device is to read the payload from this byte of the message on, of which so many
+ * bytes follow there, where it is: the end of a large range, too, which is registered anyway. */
+static bool is_read_in_place(const struct muster_transfer *transfer, uint64_t offset,
+                             uint64_t there)
+{
+    uint64_t size = transfer->ranges != NULL ? usable_range_at(transfer, offset).size_bytes : there;
+    return size > VERBS_SLOT_PAYLOAD || transfer->memory != NULL;
+}
+
+/* The bytes there are small: they are to be copied to the slot, behind those that are already. */
+static uint32_t add_copied_part(struct muster_verbs_out_frame *out, uint32_t parts_max,
+                                uint32_t size)
+{
+    struct muster_verbs_part *last = &out->parts[out->part_count - 1];
+    uint32_t room = VERBS_SLOT_PAYLOAD;
+    for (uint32_t i = 0; i < out->part_count; i++) {
+        room -= out->parts[i].data == NULL ? out->parts[i].size : 0;
+    }
+    size = size < room ? size : room;
+    if (last->data == NULL) {
+        last->size += size;
+    } else if (size > 0 && out->part_count < parts_max) {
+        out->parts[out->part_count++] = (struct muster_verbs_part){.size = size};
+    } else {
+        return 0;
+    }
+    return size;
+}
+
+/* Adds a part of the payload from this byte of the message on. Returns its size; 0: it does not fit
+ * any more, or its memory cannot be registered. */
+static uint32_t add_part(const struct muster_verbs_path *path,
+                         const struct muster_transfer *transfer, uint64_t offset, uint32_t limit,
+                         struct muster_verbs_out_frame *out)
+{
+    uint32_t parts_max = path->device->gathers_max - 1;
+    uint64_t there = 0;
+    const unsigned char *data = muster_transfer_at(transfer, offset, &there);
+    uint32_t size = there < limit ? (uint32_t)there : limit;
+    if (!is_read_in_place(transfer, offset, there) && out->part_count > 0) {
+        return add_copied_part(out, parts_max, size);
+    }
+    size_t covered = 0;
+    struct muster_registration *held =
+        out->part_count < parts_max
+            ? muster_registrations_hold(path->device->registrations, data, size,
+                                        usable_range_at(transfer, offset), &covered)
+            : NULL;
+    if (held == NULL) {
+        return 0;
+    }
+    out->parts[out->part_count++] =
+        (struct muster_verbs_part){.data = data, .size = (uint32_t)covered, .held = held};
+    return (uint32_t)covered;
+}
+
+/* Finds the parts of a payload from this byte of the message on, the first of which is large, and
+ * holds their registrations. Returns how many bytes they are; 0: the payload is to be copied. */
+static uint32_t hold_parts(const struct muster_verbs_path *path,
+                           const struct muster_transfer *transfer, uint64_t offset, uint32_t limit,
+                           struct muster_verbs_out_frame *out)
 {
     uint32_t done = 0;
+    uint32_t size = 0;
     out->holder = path->device;
-    for (int i = 0; i < VERBS_PARTS_MAX - 1 && done < size; i++) {
-        size_t covered = 0;
-        out->held[i] = muster_registrations_hold(path->device->registrations, data + done,
-                                                 size - done, usable, &covered);
-        if (out->held[i] == NULL) {
-            muster_verbs_release_registrations(out);
-            return false;
-        }
-        out->covered_bytes = i == 0 ? (uint32_t)covered : out->covered_bytes;
-        done += (uint32_t)covered;
-    }
-    return true;
+    out->part_count = 0;
+    do {
+        size = add_part(path, transfer, offset + done, limit - done, out);
+        done += size;
+    } while (size > 0 && done < limit);
+    return done;
 }
 
 void muster_verbs_end_registrations(struct muster_verbs *verbs,
@@ -309,6 +379,11 @@ static bool copy_from_device(const struct muster_verbs_path *path,
     return true;
 }
 
+static uint32_t least(uint64_t size, uint32_t most)
+{
+    return size < most ? (uint32_t)size : most;
+}
+
 /* What of a ready send comes next. */
 struct next_payload {
     unsigned char *data; /* or NULL, if nothing is left */
@@ -327,18 +402,11 @@ static struct next_payload find_payload(const struct muster_transfer *transfer)
     return next;
 }
 
-/* The frame's payload is read where it is. */
-static void set_direct(struct muster_outgoing *frame, const struct next_payload *next)
-{
-    frame->data = next->data;
-    frame->ranges = NULL;
-}
-
 /* Sends a whole message, or a segment of one. The device reads the payload from registered memory
  * if it is large or on another device; a payload that is small, or cannot be registered, is copied
- * into a slot. A message that lies in ranges is cut where a large one ends; small ones are copied
- * into one slot. *large_count counts the frames that a device reads. False: there is nothing to
- * send, or no room. */
+ * into a slot. Of a message that lies in ranges the device gathers those that follow a large one,
+ * as many as fit; small ones before it are copied into one slot. *large_count counts the frames
+ * that a device reads. False: there is nothing to send, or no room. */
 static bool send_data(struct muster_verbs_link *end, uint32_t *large_count)
 {
     struct muster_match *match = &end->match;
@@ -348,27 +416,25 @@ static bool send_data(struct muster_verbs_link *end, uint32_t *large_count)
     }
     const struct next_payload next = find_payload(transfer);
     bool of_device = transfer->memory != NULL && next.left > 0;
-    bool large = next.there > VERBS_SLOT_PAYLOAD || of_device;
+    bool large =
+        next.left > 0 && is_read_in_place(transfer, muster_match_taken(transfer), next.there);
     struct muster_verbs_path *path = choose_path(end, large);
     if (path == NULL) {
         return false;
     }
     struct muster_verbs_out_frame *out = next_record(end);
-    uint32_t size =
-        next.there < VERBS_SEGMENT_PAYLOAD ? (uint32_t)next.there : VERBS_SEGMENT_PAYLOAD;
-    bool direct = large && path->peer.segments > 0 &&
-                  hold_registrations(path, usable_range_at(transfer, muster_match_taken(transfer)),
-                                     next.data, size, out);
-    match->payload_max = direct ? size : VERBS_SLOT_PAYLOAD;
+    uint32_t gathered = 0;
+    if (large && path->peer.segments > 0) {
+        gathered = hold_parts(path, transfer, muster_match_taken(transfer),
+                              least(next.left, VERBS_SEGMENT_PAYLOAD), out);
+    }
+    bool direct = gathered > 0;
+    match->payload_max = direct ? gathered : VERBS_SLOT_PAYLOAD;
     if (of_device && !direct &&
-        !copy_from_device(path, transfer, next.data,
-                          size < VERBS_SLOT_PAYLOAD ? size : VERBS_SLOT_PAYLOAD)) {
+        !copy_from_device(path, transfer, next.data, least(next.there, VERBS_SLOT_PAYLOAD))) {
         return fail_transfer(end, transfer);
     }
     (void)muster_match_next(match, &out->frame);
-    if (direct) {
-        set_direct(&out->frame, &next);
-    }
     if (of_device && !direct) {
         out->frame.data = muster_verbs_send_slot(path, next_slot(path)) + MUSTER_FRAME_SIZE;
     }
@@ -392,11 +458,9 @@ bool muster_verbs_retransmit(struct muster_verbs_link *end)
         if (path == NULL) {
             return false;
         }
-        if (!out->copied &&
-            (path->peer.segments == 0 ||
-             !hold_registrations(path,
-                                 usable_range_at(out->frame.transfer, out->frame.offset_bytes),
-                                 out->frame.data, out->frame.size, out))) {
+        if (!out->copied && (path->peer.segments == 0 ||
+                             hold_parts(path, out->frame.transfer, out->frame.offset_bytes,
+                                        out->frame.size, out) < out->frame.size)) {
             muster_verbs_note_failure(
                 path, "no registered memory to retransmit the frames of a lost path");
             muster_link_mark(end->link);

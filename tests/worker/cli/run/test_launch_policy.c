@@ -59,6 +59,24 @@ static void a_larger_target_starts_what_is_missing_once(void **state)
     assert_int_equal(decision.start, 0);
 }
 
+static void a_resize_to_the_same_target_starts_what_is_missing_once(void **state)
+{
+    (void)state;
+    struct muster_launch_policy policy = new_policy();
+    struct muster_launch_view view = complete_job();
+    view.resizes = 3; /* before this launcher came */
+    view.running = 2; /* two have died */
+    assert_false(muster_launch_policy_decide(&policy, &view).resized);
+    view.resizes = 4;
+    struct muster_launch_decision decision = muster_launch_policy_decide(&policy, &view);
+    assert_true(decision.resized);
+    assert_int_equal(decision.start, 2);
+    view.running = 4;
+    decision = muster_launch_policy_decide(&policy, &view);
+    assert_false(decision.resized);
+    assert_int_equal(decision.start, 0);
+}
+
 static void a_smaller_or_a_met_target_starts_nothing(void **state)
 {
     (void)state;
@@ -153,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_that_is_as_it_should_be_needs_nothing),
         cmocka_unit_test(a_larger_target_starts_what_is_missing_once),
+        cmocka_unit_test(a_resize_to_the_same_target_starts_what_is_missing_once),
         cmocka_unit_test(a_smaller_or_a_met_target_starts_nothing),
         cmocka_unit_test(nothing_is_started_that_may_not_be),
         cmocka_unit_test(a_launcher_starts_no_more_than_it_may_run),

@@ -20,7 +20,12 @@
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 
-enum { OPERATIONS = 40, DEADLINE_MS = 60000, CALLS_PER_ALLOCATION = 12 };
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { OPERATIONS = 15 };
+#else
+enum { OPERATIONS = 40 };
+#endif
+enum { DEADLINE_MS = 60000, CALLS_PER_ALLOCATION = 12 };
 
 struct group {
     uint64_t seed;

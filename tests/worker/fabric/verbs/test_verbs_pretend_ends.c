@@ -20,6 +20,7 @@ enum {
     BATCHES_MAX = 60,
     MESSAGES = 32, /* of a batch, each way */
     BYTES_MAX = 600000,
+    RUNS_MAX = 40,
     CONNECTIONS_MAX = 4,
     ACTS_MAX = 12,
     SKIPPED = 77,
@@ -113,10 +114,38 @@ static uint64_t pattern_of(uint32_t from, uint64_t sequence, uint32_t i)
     return sequence * 100 + from * 50 + i;
 }
 
+/* A message in ranges, which lie in memory in the opposite order. */
+struct scattered {
+    struct muster_range_run runs[RUNS_MAX + 1];
+    struct muster_range_list list;
+};
+
+/* Scatters the message's bytes over its own memory: tiny, small and large ranges. */
+static void scatter(struct scattered *scattered, unsigned char *data, uint64_t size, unsigned *seed)
+{
+    static const uint32_t most[] = {60, 3000, 30000, 100000};
+    unsigned char *copy = malloc(size);
+    size_t count = 0;
+    for (uint64_t at = 0; at < size; count++) {
+        uint64_t run = count + 1 == RUNS_MAX ? size - at : 1 + chance(seed, most[chance(seed, 4)]);
+        scattered->runs[count].begin_bytes = at;
+        at = run < size - at ? at + run : size;
+        scattered->runs[count].address = (char *)data + (size - at);
+    }
+    scattered->runs[count].begin_bytes = size;
+    scattered->list = (struct muster_range_list){.runs = scattered->runs, .count = count};
+    memcpy(copy, data, size);
+    muster_place_copy((struct muster_place){.ranges = &scattered->list},
+                      (struct muster_place){.base = (char *)copy}, size);
+    free(copy);
+}
+
 static muster_status batch(struct round *round, uint32_t rank, uint64_t sequence, bool *ret_wrong)
 {
     struct rig *rig = &round->rig;
     struct muster_transfer transfers[2 * MESSAGES];
+    struct scattered scattered[MESSAGES];
+    unsigned cuts = round->draw.seed + (unsigned)sequence * 2 + rank;
     struct rig_counter counter = {.left = 2 * MESSAGES};
     uint32_t peer = 1 - rank;
     for (uint32_t i = 0; i < MESSAGES; i++) {
@@ -125,6 +154,11 @@ static muster_status batch(struct round *round, uint32_t rank, uint64_t sequence
         transfers[2 * i] = rig_send(rig, peer, sequence, place_of(round, rank, true, i), size);
         transfers[2 * i + 1] = rig_receive(rig, peer, sequence, place_of(round, rank, false, i),
                                            size_of(&round->draw, peer, sequence, i));
+        if (size > 0 && chance(&cuts, 2) == 0) {
+            scatter(&scattered[i], place_of(round, rank, true, i), size, &cuts);
+            transfers[2 * i].data = NULL;
+            transfers[2 * i].ranges = &scattered[i].list;
+        }
         transfers[2 * i].key.ordinal = i;
         transfers[2 * i + 1].key.ordinal = i;
     }

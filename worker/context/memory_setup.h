@@ -1,0 +1,32 @@
+/* What the two ways to set up shared memory have in common: for all ranks (shared_memory_setup.c),
+ * and for those of each host (host_memory_setup.c). Private to the context. */
+#ifndef MUSTER_WORKER_CONTEXT_MEMORY_SETUP_H
+#define MUSTER_WORKER_CONTEXT_MEMORY_SETUP_H
+
+#include "worker/base/status.h"
+#include "worker/device/host/group_memory.h"
+
+struct muster_context;
+
+struct muster_memory_setup {
+    struct muster_context *context;
+    int64_t deadline_ns;
+    uint32_t *ret_suspect;
+};
+
+/* Whether the answer is yes on all ranks of the context. Collective. */
+MUSTER_CHECKED muster_status muster_memory_setup_all(const struct muster_memory_setup *setup,
+                                                     bool here, bool *ret_everywhere);
+
+/* Member 0, which has the memory, passes its descriptor to the others, who open it. *memory stays
+ * NULL where it cannot be mapped, or the link shares no memory. Of all members. */
+MUSTER_CHECKED muster_status muster_memory_setup_pass(
+    const struct muster_memory_setup *setup, const struct muster_group_memory_options *options,
+    struct muster_group_memory **memory);
+
+/* The memory of each host, in a context of several hosts. Statuses as of
+ * muster_context_share_memory(). */
+MUSTER_CHECKED muster_status
+muster_context_share_host_memory(const struct muster_memory_setup *setup);
+
+#endif
