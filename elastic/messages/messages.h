@@ -25,7 +25,7 @@ enum {
     MUSTER_WAIT_MAX_MS = 30000,
     MUSTER_PEERS_INLINE_MAX = 64, /* a job of more: neighbours for those who ask for them */
     MUSTER_PEERS_MAX = 4096,      /* ranks of one Peers */
-    MUSTER_WAIT_KEYS_MAX = 1024, /* of one Wait */
+    MUSTER_WAIT_KEYS_MAX = 1024,  /* of one Wait */
     MUSTER_MISSING_MAX = 8,
     MUSTER_MISSING_SIZE = 128,
     MUSTER_JSON_DEPTH_MAX = 16,

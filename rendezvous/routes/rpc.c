@@ -66,6 +66,7 @@ static bool defer(struct muster_rpc_call *call)
     }
     struct muster_ready_responses responses = {0};
     call->held->id = (struct muster_held_id){.serial = atomic_fetch_add(&service->serials, 1) + 1};
+    muster_metrics_response(&service->metrics, call->request->method, call->response.code);
     muster_ready_responses_add(&responses, call->held, call->response);
     muster_commits_send(&service->commits, &responses, call->written);
     return true;
@@ -104,7 +105,7 @@ bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_r
                        struct muster_held_request *held, struct muster_rpc_response *ret_response)
 {
     bool answered = handle(service, request, held, ret_response);
-    if (answered) { /* else it is counted when its response is ready */
+    if (answered) { /* else it is counted when its response is ready, or was when deferred */
         muster_metrics_response(&service->metrics, request->method, ret_response->code);
     }
     return answered;
