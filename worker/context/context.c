@@ -286,7 +286,7 @@ muster_status muster_context_run(struct muster_context *context,
     }
     if (context->repeated.cached != NULL &&
         muster_request_repeats(request, &context->repeated.request)) {
-        return muster_repeated_call_run(context, request, suspect);
+        return muster_context_launch_again(context, request, suspect);
     }
     return request->ranges != NULL ? run_ranges(context, request, suspect)
                                    : run_in_turn(context, request, suspect);

@@ -15,6 +15,7 @@
  *   ranges.c                calls on several ranges
  *   staged_ranges.c         those of them that are memory of a device
  *   device_staging.c        buffers that are memory of a device
+ *   memory_setup.c          memory that ranks share, made by one and passed to the others
  *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
  *   host_memory_setup.c     the same for the ranks of each host
  *   host_steps.c            how the group steps of a call on several hosts are performed
@@ -124,12 +125,6 @@ MUSTER_CHECKED muster_status muster_context_find_with(struct muster_context *con
 struct muster_plan muster_context_plan(const struct muster_context *context,
                                        const struct muster_cached_operation *cached);
 
-/* launch.c: after a failure that the other ranks may not share, no operation can run any more.
- * Returns the status of the call. */
-MUSTER_CHECKED muster_status muster_context_fail(struct muster_context *context,
-                                                 const struct muster_launch *launch,
-                                                 muster_status status);
-
 /* Sets made->algorithm if the table has decided it for such calls. made has its key. */
 bool muster_context_choose_tuned(const struct muster_choices *choices, struct muster_tuning *tuning,
                                  const struct muster_plan *plan,
@@ -156,6 +151,10 @@ MUSTER_CHECKED muster_status muster_context_launch(struct muster_context *contex
                                                    const struct muster_request *request,
                                                    const struct muster_cached_operation *cached,
                                                    uint8_t flags, uint32_t *ret_suspect);
+/* The same for the call in context->repeated, with the request's deadline. */
+MUSTER_CHECKED muster_status muster_context_launch_again(struct muster_context *context,
+                                                         const struct muster_request *request,
+                                                         uint32_t *ret_suspect);
 
 /* launch.c: fills what belongs to this launch alone, except its number; reserves its scratch, and
  * gathers this rank's own buffers, which needs no other rank. Here and below, without the turn and

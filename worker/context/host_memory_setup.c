@@ -26,25 +26,12 @@ static uint32_t *local_order(const struct muster_context *context, uint32_t firs
     return order;
 }
 
-/* *ret_memory stays NULL where it could not be created, or cannot be mapped. */
-static muster_status open_memory(const struct muster_memory_setup *setup,
-                                 const struct muster_group_memory_options *options,
-                                 struct muster_group_memory **ret_memory)
-{
-    bool created = options->rank == 0 && options->ranks > 1 &&
-                   muster_group_memory_create(options, ret_memory) == MUSTER_OK;
-    bool all = false;
-    TRY(muster_memory_setup_all(setup, created || options->rank > 0 || options->ranks == 1, &all));
-    return all && options->ranks > 1 ? muster_memory_setup_pass(setup, options, ret_memory)
-                                     : MUSTER_OK;
-}
-
 /* As in shared_memory_setup.c: the probe and the first step need all ranks to have opened it. */
 static muster_status open_on_all(const struct muster_memory_setup *setup,
                                  const struct muster_group_memory_options *options,
                                  struct muster_context_memory *host, bool *ret_all)
 {
-    TRY(open_memory(setup, options, &host->memory));
+    TRY(muster_memory_setup_open(setup, options, &host->memory));
     TRY(muster_memory_setup_all(setup, host->memory != NULL || options->ranks == 1, ret_all));
     if (!*ret_all) {
         return MUSTER_OK;

@@ -81,8 +81,8 @@ static muster_status run(struct muster_context *context,
 
 /* After a failure that the other ranks may not share, their operations and this rank's may no
  * longer have the same numbers, so the context cannot be used any more. */
-muster_status muster_context_fail(struct muster_context *context,
-                                  const struct muster_launch *launch, muster_status status)
+static muster_status fail(struct muster_context *context, const struct muster_launch *launch,
+                          muster_status status)
 {
     (void)muster_error_prefix(status, "%s #%llu (context %s, generation %llu)",
                               muster_collective_name(launch->shape.collective),
@@ -126,13 +126,29 @@ static muster_status launch_with(struct muster_context *context,
                      : muster_local_end(request, &cached->order_of_blocks, &launch);
     }
     if (status != MUSTER_OK) {
-        return muster_context_fail(context, &launch, status);
+        return fail(context, &launch, status);
     }
     if (flags == 0 && direct == NULL) {
         muster_repeated_call_note(context, request, cached, &launch);
     }
     atomic_fetch_add(&context->progress, 1);
     muster_context_trace(context, &launch, started_ns);
+    return MUSTER_OK;
+}
+
+muster_status muster_context_launch_again(struct muster_context *context,
+                                          const struct muster_request *request,
+                                          uint32_t *ret_suspect)
+{
+    struct muster_repeated_call *repeated = &context->repeated;
+    repeated->launch.deadline_ns = request->deadline_ns;
+    repeated->launch.sequence = ++context->sequence;
+    muster_status status =
+        muster_operation_run(repeated->cached->operation, &repeated->launch, ret_suspect);
+    if (status != MUSTER_OK) {
+        return fail(context, &repeated->launch, status);
+    }
+    atomic_fetch_add_explicit(&context->progress, 1, memory_order_relaxed);
     return MUSTER_OK;
 }
 

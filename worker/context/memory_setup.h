@@ -18,11 +18,13 @@ struct muster_memory_setup {
 MUSTER_CHECKED muster_status muster_memory_setup_all(const struct muster_memory_setup *setup,
                                                      bool here, bool *ret_everywhere);
 
-/* Member 0, which has the memory, passes its descriptor to the others, who open it. *memory stays
- * NULL where it cannot be mapped, or the link shares no memory. Of all members. */
-MUSTER_CHECKED muster_status muster_memory_setup_pass(
+/* Of all members of these groups, at the same time: rank 0 of each group creates its memory, and
+ * the others open it. *ret_memory stays NULL in a group of one, where it cannot be mapped, where
+ * the link shares no memory, and if any group could not create its own. Collective in the context.
+ */
+MUSTER_CHECKED muster_status muster_memory_setup_open(
     const struct muster_memory_setup *setup, const struct muster_group_memory_options *options,
-    struct muster_group_memory **memory);
+    struct muster_group_memory **ret_memory);
 
 /* The memory of each host, in a context of several hosts. Statuses as of
  * muster_context_share_memory(). */

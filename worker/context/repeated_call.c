@@ -1,7 +1,6 @@
-/* Calls that repeat the one before: which ones may, and how they run. */
+/* Calls that repeat the one before: which ones may. */
 #include "worker/context/repeated_call.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "collectives/reduce/reduce.h"
@@ -47,19 +46,4 @@ void muster_repeated_call_note(struct muster_context *context, const struct must
         (void)snprintf(repeated->algorithm, sizeof repeated->algorithm, "%s", request->algorithm);
         repeated->request.algorithm = repeated->algorithm;
     }
-}
-
-muster_status muster_repeated_call_run(struct muster_context *context,
-                                       const struct muster_request *request, uint32_t *ret_suspect)
-{
-    struct muster_repeated_call *repeated = &context->repeated;
-    repeated->launch.deadline_ns = request->deadline_ns;
-    repeated->launch.sequence = ++context->sequence;
-    muster_status status =
-        muster_operation_run(repeated->cached->operation, &repeated->launch, ret_suspect);
-    if (status != MUSTER_OK) {
-        return muster_context_fail(context, &repeated->launch, status);
-    }
-    atomic_fetch_add_explicit(&context->progress, 1, memory_order_relaxed);
-    return MUSTER_OK;
 }

@@ -28,9 +28,4 @@ void muster_repeated_call_note(struct muster_context *context, const struct must
                                const struct muster_cached_operation *cached,
                                const struct muster_launch *launch);
 
-/* The same again, as muster_context_launch() would do it. */
-MUSTER_CHECKED muster_status muster_repeated_call_run(struct muster_context *context,
-                                                      const struct muster_request *request,
-                                                      uint32_t *ret_suspect);
-
 #endif
