@@ -159,15 +159,17 @@ static muster_status check_wire_version(const struct muster_membership *m,
 static muster_status check_rack(const struct muster_membership *m,
                                 const struct muster_member_info *info)
 {
-    for (uint32_t i = 0; i < m->count; i++) {
-        const struct muster_member_info *other = m->listed[i]->info;
-        if (strcmp(other->host, info->host) == 0 && strcmp(other->rack, info->rack) != 0 &&
-            strcmp(other->id, info->id) != 0) {
-            return muster_error_set(MUSTER_INVALID,
-                                    "host %s is in rack \"%s\", but other members have it in "
-                                    "rack \"%s\"",
-                                    info->host, info->rack, other->rack);
-        }
+    const struct muster_listed_host *host = muster_records_host(m, info->host);
+    if (host == NULL || strcmp(host->rack, info->rack) == 0) {
+        return MUSTER_OK;
+    }
+    const struct muster_member *member = muster_records_find(m, info->id);
+    uint32_t own = member != NULL && member->host == host ? 1 : 0;
+    if (host->members > own) {
+        return muster_error_set(MUSTER_INVALID,
+                                "host %s is in rack \"%s\", but other members have it in "
+                                "rack \"%s\"",
+                                info->host, info->rack, host->rack);
     }
     return MUSTER_OK;
 }

@@ -99,6 +99,63 @@ static struct muster_member *new_member(const struct muster_member_info *info)
     return member;
 }
 
+/* Hosts ---------------------------------------------------------------------------------------- */
+
+const struct muster_listed_host *muster_records_host(const struct muster_membership *membership,
+                                                     const char *name)
+{
+    struct muster_listed_host *host = NULL;
+    HASH_FIND_STR(membership->hosts, name, host);
+    return host;
+}
+
+/* Counts one more listed member of the host that info names. NULL: no memory. */
+static struct muster_listed_host *hold_host(struct muster_membership *m,
+                                            const struct muster_member_info *info)
+{
+    struct muster_listed_host *host = NULL;
+    HASH_FIND_STR(m->hosts, info->host, host);
+    if (host == NULL) {
+        host = calloc(1, sizeof *host);
+        if (host == NULL) {
+            return NULL;
+        }
+        memcpy(host->name, info->host, sizeof host->name);
+        HASH_ADD_STR(m->hosts, name, host);
+        if (host->hh.tbl == NULL) {
+            free(host);
+            return NULL;
+        }
+    }
+    if (host->members == 0 || strcmp(host->rack, info->rack) != 0) {
+        memcpy(host->rack, info->rack, sizeof host->rack); /* the only member may change it */
+    }
+    host->members++;
+    return host;
+}
+
+static void release_host(struct muster_membership *m, struct muster_listed_host *host)
+{
+    if (--host->members == 0) {
+        HASH_DEL(m->hosts, host);
+        free(host);
+    }
+}
+
+muster_status muster_records_set_info(struct muster_membership *membership,
+                                      struct muster_member *member,
+                                      const struct muster_member_info *info)
+{
+    struct muster_listed_host *host = hold_host(membership, info);
+    if (host == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for host %s", info->host);
+    }
+    release_host(membership, member->host);
+    member->host = host;
+    *member->info = *info;
+    return MUSTER_OK;
+}
+
 static bool add_to_hash(struct muster_membership *m, struct muster_member *member)
 {
     HASH_ADD_KEYPTR(hh, m->by_id, member->id, strlen(member->id), member);
@@ -112,10 +169,15 @@ muster_status muster_records_add(struct muster_membership *membership,
     struct muster_membership *m = membership;
     TRY(muster_records_reserve(m, m->count + 1));
     struct muster_member *member = new_member(info);
-    if (member == NULL || !add_to_hash(m, member)) {
+    struct muster_listed_host *host = member != NULL ? hold_host(m, info) : NULL;
+    if (host == NULL || !add_to_hash(m, member)) {
+        if (host != NULL) {
+            release_host(m, host);
+        }
         free_member(member);
         return muster_error_set(MUSTER_FATAL, "no memory for member %s", info->id);
     }
+    member->host = host;
     member->phase = MUSTER_MEMBER_ARRIVED;
     member->joined_ms = m->now_ms;
     member->arrival = m->arrivals++;
@@ -158,9 +220,9 @@ void muster_records_set_phase(struct muster_membership *membership, struct muste
 
 static void unlist(struct muster_membership *m, const struct muster_member *member)
 {
-    uint32_t index = 0;
+    uint32_t index = m->count - 1; /* from the end: so a job ends */
     while (m->listed[index] != member) {
-        index++;
+        index--;
     }
     m->count--;
     memmove(&m->listed[index], &m->listed[index + 1],
@@ -187,6 +249,8 @@ void muster_records_mark_gone(struct muster_membership *membership, struct muste
     muster_records_format(member->why, "%s", why);
     free(member->info);
     member->info = NULL;
+    release_host(m, member->host);
+    member->host = NULL;
     if (m->gone_count == 0) {
         m->gone_first = member;
     } else {
@@ -279,6 +343,13 @@ void muster_records_end_generation(struct muster_membership *membership, const c
 void muster_records_finish(struct muster_membership *membership)
 {
     HASH_CLEAR(hh, membership->by_id);
+    struct muster_listed_host *host;
+    struct muster_listed_host *next_host;
+    HASH_ITER(hh, membership->hosts, host, next_host)
+    {
+        HASH_DEL(membership->hosts, host);
+        free(host);
+    }
     for (uint32_t i = 0; i < membership->count; i++) {
         free_member(membership->listed[i]);
     }

@@ -216,24 +216,26 @@ static void revoke_for_join(struct muster_membership *m, const struct muster_mem
 }
 
 /* A Join of a listed member: a retry, its arrival after a revocation, or the start of one. */
-static void join_again(struct muster_membership *m, struct muster_member *member,
-                       const struct muster_member_info *info, struct muster_actions *actions)
+static muster_status join_again(struct muster_membership *m, struct muster_member *member,
+                                const struct muster_member_info *info,
+                                struct muster_actions *actions)
 {
     muster_liveness_heartbeat(&member->signs, m->now_ms);
     if (member->phase == MUSTER_MEMBER_ACTIVE && m->finishing) {
         finish_member(m, member, "", actions);
-        return;
+        return MUSTER_OK;
     }
     if (member->phase == MUSTER_MEMBER_ACTIVE && info->generation < m->generation.number) {
         add_action(actions, MUSTER_ACTION_ANSWER_JOINS, ""); /* the first response was lost */
-        return;
+        return MUSTER_OK;
     }
+    TRY(muster_records_set_info(m, member, info)); /* first: what can fail changes nothing */
     if (member->phase == MUSTER_MEMBER_ACTIVE) {
         revoke_for_join(m, member, actions);
     }
-    *member->info = *info;
     member->signs.awaited_ms = MUSTER_LIVENESS_NEVER;
     muster_records_set_phase(m, member, MUSTER_MEMBER_ARRIVED);
+    return MUSTER_OK;
 }
 
 static muster_status apply_join(struct muster_membership *m, const struct muster_event *event,
@@ -243,7 +245,7 @@ static muster_status apply_join(struct muster_membership *m, const struct muster
     if (member == NULL) {
         TRY(join_newcomer(m, event));
     } else {
-        join_again(m, member, &event->info, actions);
+        TRY(join_again(m, member, &event->info, actions));
     }
     if (event->info.generation > m->highest) {
         m->highest = event->info.generation;

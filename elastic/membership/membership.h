@@ -28,7 +28,7 @@
  *   AWAITED           its generation was revoked, and      ARRIVED it joins again
  *                     it has not joined again yet
  *   gone              it left, finished, died, or the job ended; reached from every phase. The last
- *                     8192 of these are remembered, so that refusals give the reason.
+ *                     32768 of these are remembered, so that refusals give the reason.
  *
  * README.md in this folder has the table of what each event does in each phase.
  */
@@ -43,8 +43,8 @@
 #include <stdint.h>
 
 enum {
-    MUSTER_MEMBERS_MAX = 4096, /* of one job, including those that wait */
-    MUSTER_JOB_NAME_SIZE = 65, /* letters, digits, '.', '_', '-'; and the terminator */
+    MUSTER_MEMBERS_MAX = 16384, /* of one job, including those that wait */
+    MUSTER_JOB_NAME_SIZE = 65,  /* letters, digits, '.', '_', '-'; and the terminator */
     MUSTER_HOST_SIZE = 64,
     MUSTER_RACK_SIZE = 64,
     MUSTER_MEMBER_ADDRESSES_MAX = 16,
@@ -249,6 +249,9 @@ muster_membership_generation(const struct muster_membership *membership);
  * others joined again first, the members that should leave would join with them, be asked anew, and
  * so on without end. */
 bool muster_membership_pending(const struct muster_membership *membership);
+/* Members that are ARRIVED, and those that are AWAITED. */
+uint32_t muster_membership_arrived(const struct muster_membership *membership);
+uint32_t muster_membership_awaited(const struct muster_membership *membership);
 uint32_t muster_membership_count(const struct muster_membership *membership);
 bool muster_membership_member(const struct muster_membership *membership, uint32_t index,
                               struct muster_member_view *ret_view);

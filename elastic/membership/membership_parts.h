@@ -19,6 +19,14 @@ enum {
 #define MUSTER_MEMBER_GONE ((enum muster_member_phase)0)
 #define MUSTER_NEWCOMER UINT64_MAX
 
+/* A host of listed members: how many, and its rack, which is the same for all of them. */
+struct muster_listed_host {
+    char name[MUSTER_HOST_SIZE];
+    char rack[MUSTER_RACK_SIZE];
+    uint32_t members;
+    UT_hash_handle hh;
+};
+
 /* A member, listed or gone. One allocation serves both, so that leaving needs no memory. */
 struct muster_member {
     char id[MUSTER_UUID_SIZE];
@@ -34,6 +42,7 @@ struct muster_member {
     bool died;                       /* gone: it was declared dead */
     char why[MUSTER_WHY_SIZE];       /* gone: the reason */
     struct muster_member *next_gone; /* gone: the next one in the list of gone members */
+    struct muster_listed_host *host; /* listed: the one that info names */
     UT_hash_handle hh;
 };
 
@@ -52,8 +61,9 @@ struct muster_membership {
     char why[MUSTER_WHY_SIZE];
     int64_t now_ms; /* of the last event; never decreases */
 
-    struct muster_member *by_id;   /* listed and gone */
-    struct muster_member **listed; /* owned [capacity]; count members, by arrival */
+    struct muster_member *by_id;      /* listed and gone */
+    struct muster_listed_host *hosts; /* of the listed members */
+    struct muster_member **listed;    /* owned [capacity]; count members, by arrival */
     uint32_t count, capacity;
     struct muster_member *gone_first, *gone_last;
     uint32_t gone_count;
@@ -100,6 +110,15 @@ MUSTER_CHECKED muster_status muster_records_reserve(struct muster_membership *me
 MUSTER_CHECKED muster_status muster_records_add(struct muster_membership *membership,
                                                 const struct muster_member_info *info,
                                                 struct muster_member **ret_member);
+
+/* The host of this name that has listed members; NULL: none. */
+const struct muster_listed_host *muster_records_host(const struct muster_membership *membership,
+                                                     const char *name);
+
+/* What a listed member says of itself is replaced. MUSTER_FATAL: no memory, nothing changed. */
+MUSTER_CHECKED muster_status muster_records_set_info(struct muster_membership *membership,
+                                                     struct muster_member *member,
+                                                     const struct muster_member_info *info);
 
 /* Moves a listed member to another phase, not to gone. */
 void muster_records_set_phase(struct muster_membership *membership, struct muster_member *member,

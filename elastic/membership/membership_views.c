@@ -37,6 +37,16 @@ bool muster_membership_pending(const struct muster_membership *membership)
            membership->newcomers_settled;
 }
 
+uint32_t muster_membership_arrived(const struct muster_membership *membership)
+{
+    return membership->arrived;
+}
+
+uint32_t muster_membership_awaited(const struct muster_membership *membership)
+{
+    return membership->awaited;
+}
+
 uint32_t muster_membership_count(const struct muster_membership *membership)
 {
     return membership->count;

@@ -23,7 +23,9 @@ enum {
     MUSTER_KEY_MAX_BYTES = 255,
     MUSTER_VALUE_MAX_BYTES = 64 * 1024,
     MUSTER_WAIT_MAX_MS = 30000,
-    MUSTER_WAIT_KEYS_MAX = 1024, /* of one Wait */
+    MUSTER_PEERS_INLINE_MAX = 64, /* a job of more: neighbours for those who ask for them */
+    MUSTER_PEERS_MAX = 4096,      /* ranks of one Peers */
+    MUSTER_WAIT_KEYS_MAX = 1024,  /* of one Wait */
     MUSTER_MISSING_MAX = 8,
     MUSTER_MISSING_SIZE = 128,
     MUSTER_JSON_DEPTH_MAX = 16,
@@ -84,6 +86,7 @@ enum muster_rpc_method {
     MUSTER_RPC_GET_JOB,
     MUSTER_RPC_LIST_JOBS,
     MUSTER_RPC_END_JOB,
+    MUSTER_RPC_PEERS,
     MUSTER_RPC_ADD,
     MUSTER_RPC_COMPARE_AND_SWAP,
     MUSTER_RPC_DELETE,
@@ -103,9 +106,11 @@ struct muster_join_request {
     char job[MUSTER_JOB_NAME_SIZE];
     struct muster_member_info info;
     uint32_t min_size, max_size, target_size, wire_version;
+    bool neighbours; /* it can fetch peers: in a large job its neighbours are enough */
 };
 
 struct muster_wire_peer {
+    uint32_t rank;
     char member[MUSTER_UUID_SIZE];
     uint32_t order;
     uint32_t address_count;
@@ -170,6 +175,19 @@ struct muster_report_request {
 struct muster_resize_request {
     char job[MUSTER_JOB_NAME_SIZE];
     uint32_t target_size;
+};
+
+struct muster_peers_request {
+    char job[MUSTER_JOB_NAME_SIZE];
+    char member[MUSTER_UUID_SIZE];
+    uint64_t generation;
+    uint32_t rank_count;
+    uint32_t *ranks; /* owned [rank_count] */
+};
+
+struct muster_peers_response {
+    uint32_t peer_count;
+    struct muster_wire_peer *peers; /* owned [peer_count], in the order of the request */
 };
 
 /* Put, Get, Wait, Add, CompareAndSwap and Delete. */
@@ -275,6 +293,9 @@ MUSTER_MESSAGE(watch_response, muster_watch_response);
 MUSTER_MESSAGE(leave_request, muster_leave_request);
 MUSTER_MESSAGE(report_request, muster_report_request);
 MUSTER_MESSAGE(resize_request, muster_resize_request);
+MUSTER_MESSAGE(wire_peer, muster_wire_peer);
+MUSTER_MESSAGE(peers_request, muster_peers_request);
+MUSTER_MESSAGE(peers_response, muster_peers_response);
 MUSTER_MESSAGE(value_request, muster_value_request);
 MUSTER_MESSAGE(value_response, muster_value_response);
 MUSTER_MESSAGE(count_request, muster_count_request);
@@ -288,6 +309,8 @@ MUSTER_MESSAGE(jobs_response, muster_jobs_response);
 MUSTER_MESSAGE(rpc_error, muster_rpc_error);
 
 void muster_join_response_finish(struct muster_join_response *value);
+void muster_peers_request_finish(struct muster_peers_request *value);
+void muster_peers_response_finish(struct muster_peers_response *value);
 void muster_value_request_finish(struct muster_value_request *value);
 void muster_value_response_finish(struct muster_value_response *value);
 void muster_swap_response_finish(struct muster_swap_response *value);

@@ -17,6 +17,7 @@ static const struct muster_field join_fields[] = {
     FIELD(muster_join_request, "minSize", UINT32, min_size),
     FIELD(muster_join_request, "maxSize", UINT32, max_size),
     FIELD(muster_join_request, "targetSize", UINT32, target_size),
+    FIELD(muster_join_request, "neighbours", BOOL, neighbours),
     FIELD(muster_join_request, "wireVersion", UINT32, wire_version),
 };
 static const struct muster_service_message join_request =
@@ -64,6 +65,22 @@ static const struct muster_field resize_fields[] = {
 static const struct muster_service_message resize_request =
     MESSAGE(muster_resize_request, resize_fields, .sparse = true);
 DEFINE_MESSAGE(resize_request, muster_resize_request, resize_request)
+
+static const struct muster_field peers_fields[] = {
+    TEXT_FIELD(muster_peers_request, "job", job, JOB),
+    TEXT_FIELD(muster_peers_request, "member", member, REQUIRED),
+    FIELD(muster_peers_request, "generation", UINT64, generation),
+    FIELD(muster_peers_request, "ranks", NUMBERS, ranks, .max = MUSTER_PEERS_MAX,
+          .count_offset = offsetof(struct muster_peers_request, rank_count)),
+};
+static const struct muster_service_message peers_request =
+    MESSAGE(muster_peers_request, peers_fields, .sparse = true);
+DEFINE_MESSAGE(peers_request, muster_peers_request, peers_request)
+
+void muster_peers_request_finish(struct muster_peers_request *value)
+{
+    muster_message_finish(&peers_request, value);
+}
 
 static const struct muster_field job_fields[] = {
     TEXT_FIELD(muster_job_request, "job", job, JOB),

@@ -13,11 +13,25 @@ static const struct muster_field host_fields[] = {
 static const struct muster_service_message wire_host = MESSAGE(muster_wire_host, host_fields);
 
 static const struct muster_field peer_fields[] = {
+    FIELD(muster_wire_peer, "rank", UINT32, rank),
     TEXT_FIELD(muster_wire_peer, "member", member, REQUIRED),
     FIELD(muster_wire_peer, "order", UINT32, order),
     ADDRESSES_FIELD(muster_wire_peer, addresses, address_count),
 };
 static const struct muster_service_message wire_peer = MESSAGE(muster_wire_peer, peer_fields);
+DEFINE_MESSAGE(wire_peer, muster_wire_peer, wire_peer)
+
+static const struct muster_field peers_fields[] = {
+    LIST_FIELD(muster_peers_response, "peers", peers, peer_count, wire_peer),
+};
+static const struct muster_service_message peers_response =
+    MESSAGE(muster_peers_response, peers_fields);
+DEFINE_MESSAGE(peers_response, muster_peers_response, peers_response)
+
+void muster_peers_response_finish(struct muster_peers_response *value)
+{
+    muster_message_finish(&peers_response, value);
+}
 
 static const struct muster_field waiting_fields[] = {
     FIELD(muster_join_response, "members", UINT32, members),

@@ -118,7 +118,9 @@ void muster_connections_watch(struct muster_connections *connections,
     AUTO_LOCK(&connections->mutex);
     connection->deadline_ns = MUSTER_NEVER;
     connection->watched = true;
-    connection->held = *id;
+    if (id->job[0] != '\0') { /* else it only waits for its response to be synced */
+        connection->held = *id;
+    }
     /* The serial, not the pointer: the connection may be gone when the event is read. */
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = id->serial};
     if (epoll_ctl(connections->epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) != 0) {

@@ -6,6 +6,7 @@
 #include "worker/base/log.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -26,18 +27,47 @@ static const char *content_type(const struct muster_http_request *request, unsig
     return raw ? "application/octet-stream" : "application/json";
 }
 
+static void free_parts(void *user)
+{
+    struct muster_rpc_response *parts = user;
+    muster_rpc_response_finish(parts);
+    free(parts);
+}
+
+/* A response in two parts, of which thousands of connections share the second. */
+static struct MHD_Response *create_parts(struct muster_rpc_response rpc)
+{
+    struct muster_rpc_response *parts = malloc(sizeof *parts);
+    if (parts == NULL) {
+        muster_rpc_response_finish(&rpc);
+        return NULL;
+    }
+    *parts = rpc;
+    const struct MHD_IoVec pieces[] = {{rpc.body, rpc.size_bytes},
+                                       {rpc.rest->text, rpc.rest->size_bytes}};
+    struct MHD_Response *response = MHD_create_response_from_iovec(pieces, 2, free_parts, parts);
+    if (response == NULL) {
+        free_parts(parts);
+    }
+    return response;
+}
+
 /* Takes the text of the response; it is JSON, or, without memory for it, a constant that is. */
 static struct MHD_Response *create_response(struct muster_rpc_response rpc)
 {
     static char no_memory[] = "{\"code\":\"internal\",\"message\":\"no memory\"}";
+    if (rpc.body == NULL) {
+        muster_rpc_response_finish(&rpc);
+        return MHD_create_response_from_buffer(sizeof no_memory - 1, no_memory,
+                                               MHD_RESPMEM_PERSISTENT);
+    }
+    if (rpc.rest != NULL) {
+        return create_parts(rpc);
+    }
     struct MHD_Response *response =
-        rpc.body != NULL
-            ? MHD_create_response_from_buffer(rpc.size_bytes, rpc.body, MHD_RESPMEM_MUST_FREE)
-            : MHD_create_response_from_buffer(sizeof no_memory - 1, no_memory,
-                                              MHD_RESPMEM_PERSISTENT);
+        MHD_create_response_from_buffer(rpc.size_bytes, rpc.body, MHD_RESPMEM_MUST_FREE);
     if (response == NULL) {
         free(rpc.body);
-        return NULL;
     }
     return response;
 }
@@ -79,24 +109,31 @@ static enum MHD_Result send_refusal(const struct muster_http_request *request)
                          refusal.at_once);
 }
 
-/* The service's respond function: from any thread, once for each request that was held. */
+/* Resumes the connection once there is a response and no other thread has the request. */
+static void resume_if_done_locked(struct muster_http_request *request)
+{
+    if (request->stage == MUSTER_HTTP_ANSWERED && request->suspended && !request->queued_or_run) {
+        request->suspended = false;
+        muster_connections_unwatch(request->http->connections, request->socket);
+        MHD_resume_connection(request->connection);
+    }
+}
+
+/* The service's respond function: from any thread, once for each request. */
 static void respond_held(struct muster_held_request *held, struct muster_rpc_response response)
 {
     struct muster_http_request *request = (struct muster_http_request *)held;
     AUTO_LOCK(&request->mutex);
     request->response = response;
-    bool suspended = request->stage == MUSTER_HTTP_SUSPENDED;
     request->stage = MUSTER_HTTP_ANSWERED;
-    if (suspended) {
-        muster_connections_unwatch(request->http->connections, request->socket);
-        MHD_resume_connection(request->connection);
-    }
+    resume_if_done_locked(request);
 }
 
 static enum MHD_Result send_held(struct muster_http_request *request)
 {
     struct muster_rpc_response response = request->response;
     request->response.body = NULL;
+    request->response.rest = NULL;
     return send_response(request, muster_rpc_code_http(response.code), response, false);
 }
 
@@ -110,31 +147,49 @@ static bool call_service(struct muster_http_request *request,
     }
     const struct muster_rpc_request rpc = {
         .method = request->method,
-        .token = muster_http_token(request->connection),
+        .token = request->token,
         .body = request->body != NULL ? request->body : "",
         .size_bytes = request->size_bytes,
-        .timeout_ms = muster_http_timeout_ms(request->connection),
+        .timeout_ms = request->timeout_ms,
     };
     return muster_rpc_handle(request->http->service, &rpc, &request->held, ret_response);
 }
 
-/* Calls the method. A request that is held is suspended, unless its response came in the meantime.
- */
-static enum MHD_Result call(struct muster_http_request *request)
+/* In a thread of the queues: calls the method. A held request's connection is watched. */
+static void run_queued(struct muster_queued *queued)
 {
+    struct muster_http_request *request =
+        (struct muster_http_request *)((char *)queued -
+                                       offsetof(struct muster_http_request, queued));
     struct muster_rpc_response response;
-    request->stage = MUSTER_HTTP_CALLED;
-    request->held.respond = respond_held;
     if (call_service(request, &response)) {
-        return send_response(request, muster_rpc_code_http(response.code), response, false);
+        respond_held(&request->held, response);
     }
     AUTO_LOCK(&request->mutex);
-    if (request->stage == MUSTER_HTTP_ANSWERED) {
+    request->queued_or_run = false;
+    if (request->stage != MUSTER_HTTP_ANSWERED) {
+        muster_connections_watch(request->http->connections, request->socket, &request->held.id);
+    }
+    resume_if_done_locked(request);
+}
+
+/* Queues the request, and suspends its connection, unless its response came in the meantime. */
+static enum MHD_Result call(struct muster_http_request *request)
+{
+    request->stage = MUSTER_HTTP_CALLED;
+    request->token = muster_http_token(request->connection);
+    request->timeout_ms = muster_http_timeout_ms(request->connection);
+    request->held.respond = respond_held;
+    request->queued.run = run_queued;
+    request->queued_or_run = true;
+    muster_queues_add(request->http->queues, request->body != NULL ? request->body : "",
+                      request->size_bytes, &request->queued);
+    AUTO_LOCK(&request->mutex);
+    if (request->stage == MUSTER_HTTP_ANSWERED && !request->queued_or_run) {
         return send_held(request);
     }
-    request->stage = MUSTER_HTTP_SUSPENDED;
+    request->suspended = true;
     MHD_suspend_connection(request->connection);
-    muster_connections_watch(request->http->connections, request->socket, &request->held.id);
     return MHD_YES;
 }
 
@@ -261,7 +316,7 @@ static void destroy_request(void *user, struct MHD_Connection *connection, void 
     muster_mutex_lock(&request->mutex);
     muster_mutex_unlock(&request->mutex);
     (void)pthread_mutex_destroy(&request->mutex);
-    free(request->response.body);
+    muster_rpc_response_finish(&request->response);
     free(request->body);
     free(request->horovod_path);
     free(request);
@@ -367,6 +422,9 @@ muster_status muster_http_start(const struct muster_http_config *config,
     muster_status status = muster_connections_create(config->transfer_timeout_ms, connection_closed,
                                                      http, &http->connections);
     if (status == MUSTER_OK) {
+        status = muster_queues_create(&http->queues);
+    }
+    if (status == MUSTER_OK) {
         http->daemon = start_daemon(http, listen_fd);
         if (http->daemon == NULL) {
             status = muster_error_set(MUSTER_FATAL, "libmicrohttpd does not start");
@@ -404,10 +462,15 @@ void muster_http_stop(struct muster_http *http)
         if (http->horovod != NULL) {
             muster_horovod_quiesce(http->horovod);
         }
+        muster_queues_stop(http->queues); /* from now on requests run where they are read */
         wait_for_answers(http);
         muster_connections_close(http->connections, STOP_CLOSING_MS);
         MHD_stop_daemon(http->daemon);
     }
+    if (http->queues != NULL && http->daemon == NULL) {
+        muster_queues_stop(http->queues);
+    }
+    muster_queues_destroy(http->queues);
     muster_connections_destroy(http->connections);
     (void)pthread_cond_destroy(&http->idle);
     (void)pthread_mutex_destroy(&http->mutex);

@@ -5,6 +5,7 @@
 #include "rendezvous/horovod/horovod.h"
 #include "rendezvous/http/connections.h"
 #include "rendezvous/http/http.h"
+#include "rendezvous/http/queues.h"
 #include "rendezvous/routes/rpc.h"
 #include "rendezvous/routes/status_paths.h"
 #include "worker/base/thread.h"
@@ -15,6 +16,7 @@ struct muster_http {
     struct muster_service *service;
     struct muster_horovod *horovod; /* NULL: none */
     struct muster_connections *connections;
+    struct muster_queues *queues;
     struct MHD_Daemon *daemon;
     uint32_t transfer_timeout_ms;
     pthread_mutex_t mutex;
@@ -24,8 +26,7 @@ struct muster_http {
 
 enum muster_http_stage {
     MUSTER_HTTP_RECEIVING,
-    MUSTER_HTTP_CALLED,    /* the service has the request, and no response yet */
-    MUSTER_HTTP_SUSPENDED, /* the same, and its connection is suspended */
+    MUSTER_HTTP_CALLED, /* the service has the request, and no response yet */
     MUSTER_HTTP_ANSWERED,
 };
 
@@ -39,11 +40,14 @@ struct muster_http_refusal {
 
 struct muster_http_request {
     struct muster_held_request held; /* first */
+    struct muster_queued queued;
     struct muster_http *http;
     struct MHD_Connection *connection;
     struct muster_connection *socket;
     enum muster_rpc_method method;
     bool is_get;
+    const char *token; /* borrowed from the head; NULL: none */
+    uint32_t timeout_ms;
     bool is_page; /* its path is no method's: page */
     enum muster_status_path page;
     char *horovod_path; /* owned; NULL: it is a request of the Connect protocol */
@@ -52,8 +56,10 @@ struct muster_http_request {
     int64_t deadline_ns;                /* of the body */
     char *body;                         /* owned */
     size_t size_bytes, capacity;
-    pthread_mutex_t mutex; /* stage and response */
+    pthread_mutex_t mutex; /* all that follows */
     enum muster_http_stage stage;
+    bool queued_or_run;                  /* a thread of the queues has it, or will */
+    bool suspended;                      /* its connection is */
     struct muster_rpc_response response; /* body owned */
 };
 

@@ -1,20 +1,33 @@
 /* Builds the responses to Joins. The part of a formed response that all members share is built once
- * a generation. */
+ * a generation (service/formed.h). */
 #include "rendezvous/routes/join_responses.h"
 
+#include "worker/base/cleanup.h"
+
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    NEIGHBOURS_MAX = 4 * 32 + 1, /* two directions, two rings, fewer than 32 powers of two */
+};
+
 struct muster_rpc_response muster_join_responses_waiting(const struct muster_job *job)
 {
     struct muster_job_settings settings = muster_membership_settings(job->membership);
-    struct muster_join_response response = {.min_size = settings.min_size,
-                                            .target_size = settings.target_size};
+    struct muster_join_response response = {
+        .members = muster_membership_arrived(job->membership),
+        .min_size = settings.min_size,
+        .target_size = settings.target_size,
+    };
     struct muster_member_view view;
-    for (uint32_t i = 0; muster_membership_member(job->membership, i, &view); i++) {
-        response.members += view.phase == MUSTER_MEMBER_ARRIVED;
-        if (view.phase == MUSTER_MEMBER_AWAITED && response.missing_count < MUSTER_MISSING_MAX) {
+    uint32_t awaited = muster_membership_awaited(job->membership);
+    uint32_t missing = awaited < MUSTER_MISSING_MAX ? awaited : MUSTER_MISSING_MAX;
+    for (uint32_t i = 0;
+         response.missing_count < missing && muster_membership_member(job->membership, i, &view);
+         i++) {
+        if (view.phase == MUSTER_MEMBER_AWAITED) {
             (void)snprintf(response.missing[response.missing_count++], MUSTER_MISSING_SIZE,
                            "rank %u (host %s, pid %u)", view.rank, view.info->host, view.info->pid);
         }
@@ -24,114 +37,142 @@ struct muster_rpc_response muster_join_responses_waiting(const struct muster_job
 
 /* Formed -------------------------------------------------------------------------------------- */
 
-static void fill_hosts(const struct muster_job *job,
-                       const struct muster_generation_view *generation,
-                       struct muster_join_response *response)
-{
-    struct muster_member_view view;
-    uint32_t first = 0;
-    for (uint32_t i = 0; i < generation->hosts; i++) {
-        struct muster_wire_host *host = &response->hosts[i];
-        bool there = muster_membership_find(job->membership, generation->members[first], &view);
-        (void)snprintf(host->name, sizeof host->name, "%s", there ? view.info->host : "gone");
-        (void)snprintf(host->rack, sizeof host->rack, "%s", there ? view.info->rack : "");
-        host->size = generation->host_sizes[i];
-        first += host->size;
-    }
-}
-
-static void fill_peers(const struct muster_job *job,
-                       const struct muster_generation_view *generation,
-                       struct muster_join_response *response)
-{
-    struct muster_member_view view;
-    for (uint32_t rank = 0; rank < generation->size; rank++) {
-        struct muster_wire_peer *peer = &response->peers[rank];
-        (void)snprintf(peer->member, sizeof peer->member, "%s", generation->members[rank]);
-        if (muster_membership_find(job->membership, peer->member, &view)) {
-            peer->order = view.info->order;
-            peer->address_count = view.info->address_count;
-            memcpy(peer->addresses, view.info->addresses, sizeof peer->addresses);
-        }
-        if (generation->stale[rank] != 0) {
-            response->stale[response->stale_count++] = rank;
-        }
-    }
-}
-
-/* The part that is the same for all members, built for the first of them; borrowed until the next
- * generation. NULL: no memory. */
-static json_t *shared_response(struct muster_transaction *transaction)
+const struct muster_formed *muster_join_responses_shared(struct muster_transaction *transaction)
 {
     struct muster_job *job = transaction->job;
-    struct muster_generation_view generation = muster_membership_generation(job->membership);
-    if (job->formed != NULL && job->formed_generation == generation.number) {
-        return job->formed;
+    uint64_t number = muster_membership_generation(job->membership).number;
+    if (job->formed == NULL || job->formed->generation != number) {
+        const struct muster_formed_settings settings = {
+            .link_token = job->link_token, .hold_ms = transaction->service->config.hold_ms};
+        muster_formed_destroy(job->formed);
+        job->formed = muster_formed_create(job->membership, &settings);
     }
-    json_decref(job->formed);
-    job->formed = NULL;
-    struct muster_join_response response = {
-        .formed = true,
-        .generation = generation.number,
-        .size = generation.size,
-        .host_count = generation.hosts,
-        .state_version = generation.state_version,
-        .state_source = generation.state_source,
-        .hold_ms = transaction->service->config.hold_ms,
-        .lease_ms = muster_membership_settings(job->membership).lease_ms,
-        .hosts = calloc(generation.hosts, sizeof *response.hosts),
-        .peers = calloc(generation.size, sizeof *response.peers),
-        .stale = calloc(generation.size, sizeof *response.stale),
-    };
-    (void)snprintf(response.link_token, sizeof response.link_token, "%s", job->link_token);
-    if (response.hosts != NULL && response.peers != NULL && response.stale != NULL) {
-        fill_hosts(job, &generation, &response);
-        fill_peers(job, &generation, &response);
-        job->formed = muster_join_response_encode(&response);
-        job->formed_generation = generation.number;
-    }
-    muster_join_response_finish(&response);
     return job->formed;
 }
 
 struct member_ranks {
-    uint32_t local_rank, local_size, cross_rank, cross_size;
+    uint32_t rank, local_rank, local_size, cross_rank, cross_size;
+    uint32_t *cross; /* owned [cross_size]: the ranks with the same local rank, by host */
 };
 
-static struct member_ranks ranks_of(const struct muster_generation_view *generation, uint32_t rank)
+/* False: no memory. */
+static bool find_ranks(const struct muster_formed *formed, uint32_t rank,
+                       struct member_ranks *ret_ranks)
 {
-    struct member_ranks ranks = {0};
+    struct member_ranks ranks = {.rank = rank, .cross = calloc(formed->hosts, sizeof *ranks.cross)};
     uint32_t first = 0;
     uint32_t host = 0;
-    while (rank - first >= generation->host_sizes[host]) {
-        first += generation->host_sizes[host++];
+    if (ranks.cross == NULL) {
+        return false;
+    }
+    while (rank - first >= formed->host_sizes[host]) {
+        first += formed->host_sizes[host++];
     }
     ranks.local_rank = rank - first;
-    ranks.local_size = generation->host_sizes[host];
-    for (uint32_t i = 0; i < generation->hosts; i++) {
-        bool has_it = generation->host_sizes[i] > ranks.local_rank;
-        ranks.cross_rank += has_it && i < host;
-        ranks.cross_size += has_it;
+    ranks.local_size = formed->host_sizes[host];
+    first = 0;
+    for (uint32_t i = 0; i < formed->hosts; i++) {
+        if (i == host) {
+            ranks.cross_rank = ranks.cross_size;
+        }
+        if (formed->host_sizes[i] > ranks.local_rank) {
+            ranks.cross[ranks.cross_size++] = first + ranks.local_rank;
+        }
+        first += formed->host_sizes[i];
     }
-    return ranks;
+    *ret_ranks = ranks;
+    return true;
+}
+
+static uint32_t add_neighbour(uint32_t *neighbours, uint32_t count, uint32_t own, uint32_t rank)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (neighbours[i] == rank) {
+            return count;
+        }
+    }
+    neighbours[count] = rank;
+    return rank == own ? count : count + 1;
+}
+
+/* The ranks at distance 2^k, in both directions, among all and across hosts. Returns how many. */
+static uint32_t find_neighbours(const struct muster_formed *formed,
+                                const struct member_ranks *ranks,
+                                uint32_t ret_neighbours[NEIGHBOURS_MAX])
+{
+    uint32_t count = 0;
+    for (uint32_t far = 1; far < formed->size; far *= 2) {
+        uint32_t up = (ranks->rank + far) % formed->size;
+        uint32_t down = (ranks->rank + formed->size - far) % formed->size;
+        count = add_neighbour(ret_neighbours, count, ranks->rank, up);
+        count = add_neighbour(ret_neighbours, count, ranks->rank, down);
+    }
+    for (uint32_t far = 1; far < ranks->cross_size; far *= 2) {
+        uint32_t up = (ranks->cross_rank + far) % ranks->cross_size;
+        uint32_t down = (ranks->cross_rank + ranks->cross_size - far) % ranks->cross_size;
+        count = add_neighbour(ret_neighbours, count, ranks->rank, ranks->cross[up]);
+        count = add_neighbour(ret_neighbours, count, ranks->rank, ranks->cross[down]);
+    }
+    return count;
+}
+
+bool muster_join_responses_write_peers(const struct muster_formed *formed, const uint32_t *ranks,
+                                       uint32_t count, FILE *file)
+{
+    bool written = fputc('[', file) != EOF;
+    for (uint32_t i = 0; i < count && written; i++) {
+        size_t size_bytes;
+        const char *peer = muster_formed_peer(formed, ranks[i], &size_bytes);
+        written =
+            (i == 0 || fputc(',', file) != EOF) && fwrite(peer, 1, size_bytes, file) == size_bytes;
+    }
+    return written && fputc(']', file) != EOF;
+}
+
+/* The object "formed" up to the part that all share: the member's own ranks, and its neighbours. */
+static bool write_own(const struct muster_formed *formed, const struct member_ranks *ranks,
+                      bool neighbours, FILE *file)
+{
+    uint32_t near[NEIGHBOURS_MAX];
+    char generation[24];
+    (void)snprintf(generation, sizeof generation, "%" PRIu64, formed->generation);
+    json_t *own = json_pack(
+        "{sssIsIsIsIsI}", "generation", generation, "rank", (json_int_t)ranks->rank, "localRank",
+        (json_int_t)ranks->local_rank, "localSize", (json_int_t)ranks->local_size, "crossRank",
+        (json_int_t)ranks->cross_rank, "crossSize", (json_int_t)ranks->cross_size);
+    AUTO_FREE char *text = own != NULL ? json_dumps(own, JSON_COMPACT) : NULL;
+    json_decref(own);
+    bool written = text != NULL && fputs("{\"formed\":", file) >= 0 &&
+                   fwrite(text, 1, strlen(text) - 1, file) == strlen(text) - 1 &&
+                   fputc(',', file) != EOF;
+    if (written && neighbours) {
+        uint32_t count = find_neighbours(formed, ranks, near);
+        written = fputs("\"near\":", file) >= 0 &&
+                  muster_join_responses_write_peers(formed, near, count, file) &&
+                  fputc(',', file) != EOF;
+    }
+    return written;
 }
 
 struct muster_rpc_response muster_join_responses_formed(struct muster_transaction *transaction,
-                                                        uint32_t rank)
+                                                        uint32_t rank, bool neighbours)
 {
-    struct muster_generation_view generation =
-        muster_membership_generation(transaction->job->membership);
-    struct member_ranks ranks = ranks_of(&generation, rank);
-    json_t *formed = json_copy(json_object_get(shared_response(transaction), "formed"));
-    json_t *own = json_pack("{sIsIsIsIsI}", "rank", (json_int_t)rank, "localRank",
-                            (json_int_t)ranks.local_rank, "localSize", (json_int_t)ranks.local_size,
-                            "crossRank", (json_int_t)ranks.cross_rank, "crossSize",
-                            (json_int_t)ranks.cross_size);
-    if (formed == NULL || own == NULL || json_object_update(formed, own) != 0) {
-        json_decref(formed);
-        json_decref(own);
+    struct muster_rpc_response response = {.code = MUSTER_RPC_INTERNAL};
+    struct member_ranks ranks;
+    const struct muster_formed *formed = muster_join_responses_shared(transaction);
+    if (formed == NULL || !find_ranks(formed, rank, &ranks)) {
+        return response;
+    }
+    bool short_form = neighbours && formed->size > MUSTER_PEERS_INLINE_MAX;
+    FILE *file = open_memstream(&response.body, &response.size_bytes);
+    bool written = file != NULL && write_own(formed, &ranks, short_form, file);
+    written = file != NULL && fclose(file) == 0 && written;
+    free(ranks.cross);
+    if (!written) {
+        free(response.body);
         return (struct muster_rpc_response){.code = MUSTER_RPC_INTERNAL};
     }
-    json_decref(own);
-    return muster_rpc_response_json(json_pack("{so}", "formed", formed));
+    response.code = MUSTER_RPC_OK;
+    response.rest = muster_shared_text_hold(short_form ? formed->shape : formed->whole);
+    return response;
 }

@@ -1,13 +1,21 @@
-/* The two responses to a Join: what its member waits for, and the generation that has formed. */
+/* The responses to Joins. */
 #ifndef MUSTER_RENDEZVOUS_ROUTES_JOIN_RESPONSES_H
 #define MUSTER_RENDEZVOUS_ROUTES_JOIN_RESPONSES_H
 
 #include "rendezvous/service/transactions.h"
 
-struct muster_rpc_response muster_join_responses_waiting(const struct muster_job *job);
+#include <stdio.h>
 
-/* For the member of this rank in the running generation. */
+struct muster_rpc_response muster_join_responses_waiting(const struct muster_job *job);
+/* For the member of this rank in the running generation. neighbours: the member can fetch peers, so
+ * that in a job of more than MUSTER_PEERS_INLINE_MAX it gets its neighbours only. */
 struct muster_rpc_response muster_join_responses_formed(struct muster_transaction *transaction,
-                                                        uint32_t rank);
+                                                        uint32_t rank, bool neighbours);
+
+/* The texts of the last generation, borrowed until the next; NULL: no memory. */
+const struct muster_formed *muster_join_responses_shared(struct muster_transaction *transaction);
+/* The peers of these ranks as a JSON array. False: no memory. */
+bool muster_join_responses_write_peers(const struct muster_formed *formed, const uint32_t *ranks,
+                                       uint32_t count, FILE *file);
 
 #endif

@@ -46,7 +46,7 @@ static void cancel_older(struct muster_transaction *transaction, const char *mem
 
 /* True if the member is gone, or in the running generation. */
 static bool respond_to_join(struct muster_transaction *transaction, const char *member,
-                            struct muster_rpc_response *ret_response)
+                            bool neighbours, struct muster_rpc_response *ret_response)
 {
     struct muster_job *job = transaction->job;
     struct muster_member_view view;
@@ -58,7 +58,7 @@ static bool respond_to_join(struct muster_transaction *transaction, const char *
         muster_membership_phase(job->membership) != MUSTER_JOB_RUNNING) {
         return false;
     }
-    *ret_response = muster_join_responses_formed(transaction, view.rank);
+    *ret_response = muster_join_responses_formed(transaction, view.rank, neighbours);
     return true;
 }
 
@@ -66,7 +66,7 @@ static bool join_ready(struct muster_transaction *transaction,
                        const struct muster_held_request *held,
                        struct muster_rpc_response *ret_response)
 {
-    return respond_to_join(transaction, held->id.member, ret_response);
+    return respond_to_join(transaction, held->id.member, held->neighbours, ret_response);
 }
 
 static struct muster_rpc_response expire_join(struct muster_transaction *transaction,
@@ -142,9 +142,10 @@ static bool join(struct muster_transaction *transaction, struct muster_rpc_call 
         }
     }
     cancel_older(transaction, member);
-    if (respond_to_join(transaction, member, &call->response)) {
+    if (respond_to_join(transaction, member, request->neighbours, &call->response)) {
         return true;
     }
+    call->held->neighbours = request->neighbours;
     (void)snprintf(call->held->id.member, sizeof call->held->id.member, "%s", member);
     return muster_transaction_hold(transaction, call, &join_kind,
                                    transaction->service->config.hold_ms);

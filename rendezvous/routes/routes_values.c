@@ -88,6 +88,7 @@ static muster_status change_value(struct muster_transaction *transaction,
         muster_value_destroy(prepared);
         return status;
     }
+    muster_transaction_wrote(transaction);
     TRY(muster_values_commit(&job->values, prepared));
     muster_transaction_respond_ready_waits(transaction);
     return MUSTER_OK;
@@ -237,6 +238,7 @@ static muster_status delete_value(struct muster_transaction *transaction,
         return MUSTER_OK;
     }
     TRY(store->ops->remove_value(store, job->name, request->generation, request->key));
+    muster_transaction_wrote(transaction);
     *ret_deleted = muster_values_remove(&job->values, request->generation, request->key);
     return MUSTER_OK;
 }

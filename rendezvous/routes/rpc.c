@@ -23,6 +23,7 @@ static const struct {
     [MUSTER_RPC_GET_JOB] = {muster_route_get_job, true},
     [MUSTER_RPC_LIST_JOBS] = {muster_route_list_jobs, true},
     [MUSTER_RPC_END_JOB] = {muster_route_end_job, false},
+    [MUSTER_RPC_PEERS] = {muster_route_peers, true},
     [MUSTER_RPC_ADD] = {muster_route_add, false},
     [MUSTER_RPC_COMPARE_AND_SWAP] = {muster_route_compare_and_swap, false},
     [MUSTER_RPC_DELETE] = {muster_route_delete, false},
@@ -56,6 +57,21 @@ static bool token_valid(const char *token)
     return length > 0 && length <= MUSTER_TOKEN_MAX_BYTES;
 }
 
+/* A response that depends on what is not synced yet is sent like that of a held request. */
+static bool defer(struct muster_rpc_call *call)
+{
+    struct muster_service *service = call->service;
+    if (!muster_commits_pending(&service->commits, call->written)) {
+        return false;
+    }
+    struct muster_ready_responses responses = {0};
+    call->held->id = (struct muster_held_id){.serial = atomic_fetch_add(&service->serials, 1) + 1};
+    muster_metrics_response(&service->metrics, call->request->method, call->response.code);
+    muster_ready_responses_add(&responses, call->held, call->response);
+    muster_commits_send(&service->commits, &responses, call->written);
+    return true;
+}
+
 /* What is the same for all methods, then the route. */
 static bool handle(struct muster_service *service, const struct muster_rpc_request *request,
                    struct muster_held_request *held, struct muster_rpc_response *ret_response)
@@ -78,17 +94,18 @@ static bool handle(struct muster_service *service, const struct muster_rpc_reque
         .service = service, .request = request, .json = json, .held = held};
     bool answered = routes[request->method].route(&call);
     json_decref(json);
-    if (answered) {
+    if (answered && !defer(&call)) {
         *ret_response = call.response;
+        return true;
     }
-    return answered;
+    return false;
 }
 
 bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_request *request,
                        struct muster_held_request *held, struct muster_rpc_response *ret_response)
 {
     bool answered = handle(service, request, held, ret_response);
-    if (answered) { /* else it is counted when its response is ready */
+    if (answered) { /* else it is counted when its response is ready, or was when deferred */
         muster_metrics_response(&service->metrics, request->method, ret_response->code);
     }
     return answered;
@@ -115,7 +132,7 @@ void muster_rpc_disconnected(struct muster_service *service, const struct muster
         return;
     }
     struct muster_held_request *held =
-        muster_held_requests_find_serial(&transaction.job->held_requests, id->serial);
+        muster_held_requests_find(&transaction.job->held_requests, id);
     if (held != NULL) {
         muster_transaction_respond(
             &transaction, held,

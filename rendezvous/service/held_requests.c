@@ -1,4 +1,4 @@
-/* Held requests in two lists, each ordered by deadline. */
+/* Held requests in two lists, each ordered by deadline; those of members also in a hash. */
 #include "rendezvous/service/held_requests.h"
 
 #include "worker/base/clock.h"
@@ -39,10 +39,17 @@ static int64_t round_up(int64_t ns)
     return (ns / step_ns + 1) * step_ns;
 }
 
-void muster_held_requests_add(struct muster_held_requests *requests,
-                              struct muster_held_request *held, uint32_t hold_ms)
+muster_status muster_held_requests_add(struct muster_held_requests *requests,
+                                       struct muster_held_request *held, uint32_t hold_ms)
 {
     held->deadline_ns = round_up(muster_clock_after_ms(hold_ms));
+    if (held->kind->of_member) {
+        held->hh.tbl = NULL;
+        HASH_ADD_KEYPTR(hh, requests->by_member, held->id.member, strlen(held->id.member), held);
+        if (held->hh.tbl == NULL) {
+            return muster_error_set(MUSTER_FATAL, "no memory to hold a request");
+        }
+    }
     struct muster_held_request **list = list_of(requests, held);
     /* Nearly all requests are held equally long, so the search begins at the end. */
     struct muster_held_request *before = *list == NULL ? NULL : (*list)->prev;
@@ -55,6 +62,7 @@ void muster_held_requests_add(struct muster_held_requests *requests,
         DL_APPEND_ELEM(*list, before, held);
     }
     requests->wait_count += held->kind->of_member ? 0 : 1;
+    return MUSTER_OK;
 }
 
 void muster_held_requests_remove(struct muster_held_requests *requests,
@@ -62,6 +70,9 @@ void muster_held_requests_remove(struct muster_held_requests *requests,
 {
     struct muster_held_request **list = list_of(requests, held);
     DL_DELETE(*list, held);
+    if (held->kind->of_member) {
+        HASH_DEL(requests->by_member, held);
+    }
     requests->wait_count -= held->kind->of_member ? 0 : 1;
     muster_wait_keys_destroy(held->several);
     held->several = NULL;
@@ -71,32 +82,25 @@ struct muster_held_request *
 muster_held_requests_find_member(const struct muster_held_requests *requests, const char *member)
 {
     struct muster_held_request *held = NULL;
-    DL_FOREACH(requests->members, held)
-    {
-        if (strcmp(held->id.member, member) == 0) {
-            return held;
-        }
-    }
-    return NULL;
+    HASH_FIND_STR(requests->by_member, member, held);
+    return held;
 }
 
-static struct muster_held_request *find_serial(struct muster_held_request *list, uint64_t serial)
+struct muster_held_request *muster_held_requests_find(const struct muster_held_requests *requests,
+                                                      const struct muster_held_id *id)
 {
+    if (id->member[0] != '\0') {
+        struct muster_held_request *held = muster_held_requests_find_member(requests, id->member);
+        return held != NULL && held->id.serial == id->serial ? held : NULL;
+    }
     struct muster_held_request *held = NULL;
-    DL_FOREACH(list, held)
+    DL_FOREACH(requests->waits, held)
     {
-        if (held->id.serial == serial) {
+        if (held->id.serial == id->serial) {
             return held;
         }
     }
     return NULL;
-}
-
-struct muster_held_request *
-muster_held_requests_find_serial(const struct muster_held_requests *requests, uint64_t serial)
-{
-    struct muster_held_request *held = find_serial(requests->members, serial);
-    return held != NULL ? held : find_serial(requests->waits, serial);
 }
 
 int64_t muster_held_requests_next_ns(const struct muster_held_requests *requests)

@@ -8,6 +8,9 @@
 
 #include "rendezvous/service/rpc_call.h"
 
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
 enum {
     MUSTER_WAITS_MAX = 4096, /* held Waits of one job */
     /* Deadlines are rounded up to a multiple of this, so that many of them end in one tick. */
@@ -61,30 +64,34 @@ struct muster_held_request {
     enum muster_rpc_method method;
     uint64_t generation;                /* Watch, Wait */
     bool pending_known, leave_known;    /* Watch */
+    bool neighbours;                    /* Join */
     char key[MUSTER_KEY_MAX_BYTES + 1]; /* Wait */
     struct muster_wait_keys *several;   /* Wait, or NULL; owned, freed when it is removed */
     int64_t deadline_ns;
     struct muster_held_request *prev, *next;
+    UT_hash_handle hh;                   /* Join, Watch: by member */
     struct muster_rpc_response response; /* once it is ready */
 };
 
 struct muster_held_requests {
-    struct muster_held_request *members; /* Join and Watch, by deadline; one a member */
-    struct muster_held_request *waits;   /* by deadline */
+    struct muster_held_request *members;   /* Join and Watch, by deadline; one a member */
+    struct muster_held_request *waits;     /* by deadline */
+    struct muster_held_request *by_member; /* the same as members, as a hash */
     uint32_t wait_count;
 };
 
-/* kind and id are set. No other request of the same member is held. */
-void muster_held_requests_add(struct muster_held_requests *requests,
-                              struct muster_held_request *held, uint32_t hold_ms);
+/* kind and id are set. No other request of the same member is held. MUSTER_FATAL: no memory. */
+MUSTER_CHECKED muster_status muster_held_requests_add(struct muster_held_requests *requests,
+                                                      struct muster_held_request *held,
+                                                      uint32_t hold_ms);
 void muster_held_requests_remove(struct muster_held_requests *requests,
                                  struct muster_held_request *held);
 
 /* NULL: none. */
 struct muster_held_request *
 muster_held_requests_find_member(const struct muster_held_requests *requests, const char *member);
-struct muster_held_request *
-muster_held_requests_find_serial(const struct muster_held_requests *requests, uint64_t serial);
+struct muster_held_request *muster_held_requests_find(const struct muster_held_requests *requests,
+                                                      const struct muster_held_id *id);
 
 /* The earliest deadline; MUSTER_NEVER: nothing is held. */
 int64_t muster_held_requests_next_ns(const struct muster_held_requests *requests);

@@ -95,6 +95,21 @@ static void drop_old_values(struct muster_transaction *transaction)
     }
 }
 
+/* Where only one member is gone, only its request is looked at: thousands may leave one by one. */
+static void respond_as_asked(struct muster_transaction *transaction,
+                             const struct muster_actions *actions)
+{
+    for (size_t i = 0; i < actions->count; i++) {
+        if (actions->items[i].kind != MUSTER_ACTION_GONE) {
+            muster_transaction_respond_ready(transaction);
+            return;
+        }
+    }
+    for (size_t i = 0; i < actions->count; i++) {
+        muster_transaction_respond_ready_member(transaction, actions->items[i].member);
+    }
+}
+
 /* Logs what an event has changed, and does what it asks for: old values go with the generation, an
  * ended job is scheduled to be forgotten, and held requests that became ready are answered. */
 static void carry_out(struct muster_transaction *transaction, const struct muster_event *event,
@@ -121,9 +136,7 @@ static void carry_out(struct muster_transaction *transaction, const struct muste
     if (job->ended_ns != 0) {
         muster_job_schedule(transaction->service, job, job->ended_ns);
     }
-    if (actions->count > 0) {
-        muster_transaction_respond_ready(transaction);
-    }
+    respond_as_asked(transaction, actions);
 }
 
 /* Check, store, apply, in this order: a refused event is not stored, and no response is sent for an
@@ -141,6 +154,7 @@ static muster_status accept_one(struct muster_transaction *transaction,
     muster_metrics_append(&transaction->service->metrics, muster_clock_ns() - began_ns,
                           status == MUSTER_OK);
     TRY(status);
+    muster_transaction_wrote(transaction);
     struct muster_actions actions = {0};
     status = muster_membership_apply(job->membership, event, &actions);
     /* The event is stored and cannot be taken back. Only a restart makes both the same again. */

@@ -33,7 +33,7 @@ void muster_job_destroy(struct muster_job *job)
     if (job == NULL) {
         return;
     }
-    json_decref(job->formed);
+    muster_formed_destroy(job->formed);
     muster_values_finish(&job->values);
     muster_membership_destroy(job->membership);
     (void)pthread_mutex_destroy(&job->mutex);

@@ -4,6 +4,8 @@
 #define MUSTER_RENDEZVOUS_SERVICE_JOBS_H
 
 #include "rendezvous/service/clock_thread.h"
+#include "rendezvous/service/commits.h"
+#include "rendezvous/service/formed.h"
 #include "rendezvous/service/held_requests.h"
 #include "rendezvous/service/metrics.h"
 #include "rendezvous/service/musterd_service.h"
@@ -30,19 +32,20 @@ struct muster_job {
     int64_t origin_ms;    /* the job's clock is the machine's minus this */
     bool restart_pending; /* the server was stopped: fresh leases come before any verdict */
     int64_t ended_ns;     /* when the server saw that the job had ended; 0: it has not */
+    uint64_t written;     /* the ticket of its last write (commits.h) */
     uint64_t event_count; /* events and snapshot records in the store */
     uint64_t compact_at;  /* the event_count at which a snapshot replaces the events */
     struct muster_membership *membership;
     struct muster_values values;
     struct muster_held_requests held_requests;
-    json_t *formed; /* the response to Joins, but for the member's own ranks; or NULL */
-    uint64_t formed_generation;
+    struct muster_formed *formed; /* what responses to Joins share; NULL: not made yet */
 };
 
 struct muster_service {
     struct muster_service_config config;
     struct muster_store *store; /* borrowed */
     struct muster_clock_thread clock;
+    struct muster_commits commits;
     struct muster_metrics metrics;
     struct muster_readiness readiness;
     atomic_bool quiesced;

@@ -82,9 +82,13 @@ muster_status muster_service_create(const struct muster_service_config *config,
     muster_readiness_init(&service->readiness);
     muster_mutex_init(&service->table_mutex);
     muster_clock_thread_init(&service->clock, tick, service);
+    muster_commits_init(&service->commits, store);
     muster_status status = muster_journal_load(service);
     if (status == MUSTER_OK) {
         status = muster_jobs_restart(service);
+    }
+    if (status == MUSTER_OK) {
+        status = muster_commits_start(&service->commits);
     }
     if (status == MUSTER_OK) {
         status = muster_clock_thread_start(&service->clock);
@@ -122,6 +126,7 @@ void muster_service_destroy(struct muster_service *service)
         return;
     }
     muster_clock_thread_finish(&service->clock);
+    muster_commits_finish(&service->commits);
     struct muster_job *job;
     struct muster_job *next;
     HASH_ITER(hh, service->jobs, job, next)

@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct muster_rpc_response encode_response(enum muster_rpc_code code, json_t *json)
@@ -15,6 +16,13 @@ static struct muster_rpc_response encode_response(enum muster_rpc_code code, jso
         return (struct muster_rpc_response){.code = MUSTER_RPC_INTERNAL};
     }
     return (struct muster_rpc_response){.code = code, .body = text, .size_bytes = strlen(text)};
+}
+
+void muster_rpc_response_finish(struct muster_rpc_response *response)
+{
+    free(response->body);
+    muster_shared_text_release(response->rest);
+    *response = (struct muster_rpc_response){.code = response->code};
 }
 
 struct muster_rpc_response muster_rpc_response_json(json_t *json)

@@ -4,6 +4,7 @@
 #define MUSTER_RENDEZVOUS_SERVICE_RPC_CALL_H
 
 #include "elastic/messages/messages.h"
+#include "rendezvous/service/shared_text.h"
 
 struct muster_held_request;
 struct muster_service;
@@ -20,6 +21,7 @@ struct muster_rpc_response {
     enum muster_rpc_code code;
     char *body; /* owned JSON; NULL: memory is out */
     size_t size_bytes;
+    struct muster_shared_text *rest; /* held: the end of the JSON; NULL: body has all of it */
 };
 
 /* What a route works on. A route returns true once response is set, and false if it holds the
@@ -30,7 +32,10 @@ struct muster_rpc_call {
     const json_t *json;               /* the request's body */
     struct muster_held_request *held; /* where the request is held */
     struct muster_rpc_response response;
+    uint64_t written; /* the response may be sent once what has this ticket is synced */
 };
+
+void muster_rpc_response_finish(struct muster_rpc_response *response);
 
 /* Takes the object; NULL becomes the error response "no memory". */
 struct muster_rpc_response muster_rpc_response_json(json_t *json);

@@ -56,7 +56,8 @@ static bool begin(struct muster_rpc_call *call, const char *name, struct muster_
         unlock_job(call->service, job);
         return false;
     }
-    *ret_transaction = (struct muster_transaction){.service = call->service, .job = job};
+    *ret_transaction =
+        (struct muster_transaction){.service = call->service, .job = job, .call = call};
     return true;
 }
 
@@ -89,11 +90,20 @@ bool muster_transaction_begin_internal(struct muster_service *service, const cha
     return job != NULL;
 }
 
+void muster_transaction_wrote(struct muster_transaction *transaction)
+{
+    transaction->job->written = muster_commits_ticket(&transaction->service->commits);
+}
+
 void muster_transaction_end(struct muster_transaction *transaction)
 {
     transaction->job->removed = transaction->job->removed || transaction->job->event_count == 0;
+    uint64_t written = transaction->job->written;
+    if (transaction->call != NULL) {
+        transaction->call->written = written;
+    }
     unlock_job(transaction->service, transaction->job);
-    muster_ready_responses_send(&transaction->responses);
+    muster_commits_send(&transaction->service->commits, &transaction->responses, written);
 }
 
 int64_t muster_transaction_each(struct muster_service *service, int64_t due_ns,
@@ -132,8 +142,11 @@ bool muster_transaction_hold(struct muster_transaction *transaction, struct must
     held->id.serial = atomic_fetch_add(&service->serials, 1) + 1;
     /* An eighth of the client's timeout is left for the response to reach it. */
     uint32_t timeout_ms = call->request->timeout_ms - call->request->timeout_ms / 8;
-    muster_held_requests_add(&transaction->job->held_requests, held,
-                             hold_ms < timeout_ms ? hold_ms : timeout_ms);
+    if (muster_rpc_call_failed(
+            call, muster_held_requests_add(&transaction->job->held_requests, held,
+                                           hold_ms < timeout_ms ? hold_ms : timeout_ms))) {
+        return true;
+    }
     muster_job_schedule(service, transaction->job, held->deadline_ns);
     return false;
 }
@@ -165,6 +178,17 @@ void muster_transaction_respond_ready(struct muster_transaction *transaction)
 {
     respond_ready(transaction, transaction->job->held_requests.members);
     respond_ready(transaction, transaction->job->held_requests.waits);
+}
+
+void muster_transaction_respond_ready_member(struct muster_transaction *transaction,
+                                             const char *member)
+{
+    struct muster_held_request *held =
+        muster_held_requests_find_member(&transaction->job->held_requests, member);
+    struct muster_rpc_response response;
+    if (held != NULL && held->kind->ready(transaction, held, &response)) {
+        muster_transaction_respond(transaction, held, response);
+    }
 }
 
 void muster_transaction_respond_ready_waits(struct muster_transaction *transaction)

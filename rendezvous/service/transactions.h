@@ -1,6 +1,7 @@
 /*
  * Job transactions: the one way to a job. A transaction holds and locks the job. When it ends it
- * releases the lock, and then sends the responses to held requests that it has made ready.
+ * releases the lock; the responses to held requests that it has made ready are sent once all that
+ * the job has written is synced.
  */
 #ifndef MUSTER_RENDEZVOUS_SERVICE_TRANSACTIONS_H
 #define MUSTER_RENDEZVOUS_SERVICE_TRANSACTIONS_H
@@ -10,6 +11,7 @@
 struct muster_transaction {
     struct muster_service *service;
     struct muster_job *job;
+    struct muster_rpc_call *call; /* NULL: none */
     struct muster_ready_responses responses;
 };
 
@@ -26,6 +28,9 @@ bool muster_transaction_begin_internal(struct muster_service *service, const cha
                                        struct muster_transaction *ret_transaction);
 void muster_transaction_end(struct muster_transaction *transaction);
 
+/* The job's part of the store was written to: responses wait until that is synced. */
+void muster_transaction_wrote(struct muster_transaction *transaction);
+
 /* Runs a transaction, without a token, in every job that is due by due_ns; MUSTER_NEVER: in every
  * job. Returns when the next of the other jobs is due. */
 int64_t muster_transaction_each(struct muster_service *service, int64_t due_ns,
@@ -40,8 +45,10 @@ bool muster_transaction_hold(struct muster_transaction *transaction, struct must
 void muster_transaction_respond(struct muster_transaction *transaction,
                                 struct muster_held_request *held,
                                 struct muster_rpc_response response);
-/* Responds to every held request that is ready; to Waits only. */
+/* Responds to every held request that is ready; to that of one member, if it is; to Waits only. */
 void muster_transaction_respond_ready(struct muster_transaction *transaction);
+void muster_transaction_respond_ready_member(struct muster_transaction *transaction,
+                                             const char *member);
 void muster_transaction_respond_ready_waits(struct muster_transaction *transaction);
 /* Responds to every held request whose time is over at now_ns. */
 void muster_transaction_expire(struct muster_transaction *transaction, int64_t now_ns);

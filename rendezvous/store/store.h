@@ -10,6 +10,7 @@
 
 #include "worker/base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -68,6 +69,13 @@ struct muster_store_ops {
     /* Removes the job with its events and values. */
     muster_status (*remove)(struct muster_store *store, const char *job);
 
+    /* True: what the other functions have written is certain only after sync. */
+    bool syncs;
+
+    /* What was written before the call survives a power loss. Others may write meanwhile. If it
+     * fails, the store writes nothing any more: what is on the disk is not certain. */
+    muster_status (*sync)(struct muster_store *store);
+
     /* Writes something that changes nothing: MUSTER_OK says that an event could be stored now. */
     muster_status (*probe)(struct muster_store *store);
 
@@ -88,8 +96,8 @@ MUSTER_CHECKED muster_status muster_store_open(const char *place, struct muster_
 /* Stores nothing: a server that restarts knows no jobs. */
 MUSTER_CHECKED muster_status muster_store_memory_open(struct muster_store **ret_store);
 
-/* A SQLite file; created if missing, readable by its owner only. What was answered survives the
- * death of the server; a crash of the machine may lose the last moments. MUSTER_INVALID names the
+/* A SQLite file; created if missing, readable by its owner only. What was written survives the
+ * death of the server; what was synced, a power loss. MUSTER_INVALID names the
  * file: a directory, no permission, no database, not a musterd's, of another version, or in use by
  * another musterd. */
 MUSTER_CHECKED muster_status muster_store_sqlite_open(const char *path,

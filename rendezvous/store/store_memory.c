@@ -61,6 +61,12 @@ static muster_status remove_job(struct muster_store *store, const char *job)
     return MUSTER_OK;
 }
 
+static muster_status sync_nothing(struct muster_store *store)
+{
+    (void)store;
+    return MUSTER_OK;
+}
+
 static muster_status probe(struct muster_store *store)
 {
     (void)store;
@@ -87,6 +93,8 @@ static const struct muster_store_ops memory_ops = {
     .remove_value = remove_value,
     .drop_values = drop_values,
     .remove = remove_job,
+    .syncs = false,
+    .sync = sync_nothing,
     .probe = probe,
     .load = load,
     .close = close_store,

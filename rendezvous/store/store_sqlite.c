@@ -1,8 +1,9 @@
 /*
  * The store in a SQLite file: one connection under one lock. It uses the write-ahead log with
- * synchronous=NORMAL: a commit is a write(2), which survives the process. Every thousand pages the
- * log is copied into the file and begins anew, so that neither grows with time. The file is locked
- * while it is open; the lock ends with the process, however that ends.
+ * synchronous=NORMAL: a commit is a write(2), which survives the process, and sync() makes all
+ * commits before it survive a power loss, as synchronous=FULL would do for each. Every thousand
+ * pages the log is copied into the file and begins anew, so that neither grows with time. The file
+ * is locked while it is open; the lock ends with the process, however that ends.
  */
 #include "rendezvous/store/store.h"
 
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +85,8 @@ struct sqlite_store {
     ino_t inode;
     pthread_mutex_t mutex;
     sqlite3 *database;
+    sqlite3_file *log; /* the write-ahead log, SQLite's, open until the database is closed */
+    atomic_bool sync_failed;
     sqlite3_stmt *statements[STATEMENT_COUNT];
 };
 
@@ -131,6 +135,12 @@ static bool bind_number(struct sqlite_store *store, enum statement statement, in
  * create a new file by the same path. */
 static muster_status check_file_unchanged(const struct sqlite_store *store)
 {
+    if (atomic_load(&store->sync_failed)) {
+        return muster_error_set(MUSTER_RETRY,
+                                "store %s: a sync has failed, and what the disk has is not "
+                                "certain: start the server anew",
+                                store->path);
+    }
     struct stat status;
     if (stat(store->path, &status) != 0) {
         return muster_error_errno(MUSTER_RETRY, "store %s", store->path);
@@ -269,6 +279,19 @@ static muster_status remove_job(struct muster_store *base, const char *job)
     return end_transaction(store, status);
 }
 
+/* Without the lock: others write meanwhile. After a failure the kernel may have dropped what it
+ * could not write, so that a second sync would succeed without it. */
+static muster_status sync_log(struct muster_store *base)
+{
+    struct sqlite_store *store = sqlite_store_of(base);
+    if (atomic_load(&store->sync_failed) ||
+        store->log->pMethods->xSync(store->log, SQLITE_SYNC_NORMAL) != SQLITE_OK) {
+        atomic_store(&store->sync_failed, true);
+        return check_file_unchanged(store);
+    }
+    return MUSTER_OK;
+}
+
 /* Calls read for each row of a prepared statement. */
 static muster_status each_row(struct sqlite_store *store, enum statement statement,
                               muster_status (*read)(struct sqlite_store *store, sqlite3_stmt *row,
@@ -367,6 +390,8 @@ static const struct muster_store_ops sqlite_ops = {
     .remove_value = remove_value,
     .drop_values = drop_values,
     .remove = remove_job,
+    .syncs = true,
+    .sync = sync_log,
     .probe = probe,
     .load = load,
     .close = close_store,
@@ -437,6 +462,19 @@ static muster_status lock_and_check(struct sqlite_store *store)
     return execute(store, "PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 4194304", NULL);
 }
 
+/* The first sync also makes the name of the log survive, which a new file has in no other way. */
+static muster_status open_log(struct sqlite_store *store)
+{
+    long jobs = 0;
+    TRY(execute(store, "SELECT count(*) FROM jobs", &jobs)); /* the first read opens the log */
+    if (sqlite3_file_control(store->database, "main", SQLITE_FCNTL_JOURNAL_POINTER, &store->log) !=
+            SQLITE_OK ||
+        store->log->pMethods == NULL) {
+        return muster_error_set(MUSTER_INVALID, "store %s: has no write-ahead log", store->path);
+    }
+    return sync_log(&store->store);
+}
+
 static muster_status prepare(struct sqlite_store *store)
 {
     for (int i = 0; i < STATEMENT_COUNT; i++) {
@@ -475,6 +513,9 @@ muster_status muster_store_sqlite_open(const char *path, struct muster_store **r
     }
     if (status == MUSTER_OK) {
         status = prepare(store);
+    }
+    if (status == MUSTER_OK) {
+        status = open_log(store);
     }
     if (status != MUSTER_OK) {
         close_store(&store->store);

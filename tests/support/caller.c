@@ -17,13 +17,30 @@
 
 enum { WAIT_MS = 20000, REQUEST_SIZE = 8192, MEMBER_COUNT = 2048 };
 
+/* The JSON of both parts; NULL: none. */
+static json_t *parse(const struct muster_rpc_response *response)
+{
+    size_t rest_bytes = response->rest != NULL ? response->rest->size_bytes : 0;
+    char *text = malloc(response->size_bytes + rest_bytes + 1);
+    json_t *json = NULL;
+    if (response->body != NULL && text != NULL) {
+        memcpy(text, response->body, response->size_bytes);
+        if (rest_bytes > 0) {
+            memcpy(text + response->size_bytes, response->rest->text, rest_bytes);
+        }
+        json = json_loadb(text, response->size_bytes + rest_bytes, 0, NULL);
+    }
+    free(text);
+    return json;
+}
+
 static void take_response(struct test_call *call, struct muster_rpc_response response)
 {
     AUTO_LOCK(&call->mutex);
     call->code = response.code;
-    call->json = response.body != NULL ? json_loads(response.body, 0, NULL) : NULL;
+    call->json = parse(&response);
     call->answered = true;
-    free(response.body);
+    muster_rpc_response_finish(&response);
     (void)pthread_cond_signal(&call->changed);
 }
 

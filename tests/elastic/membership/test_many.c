@@ -51,7 +51,7 @@ static void a_full_job_forms_is_revoked_forms_again_and_refuses_one_more(void **
     }
     struct muster_event event = make_join(&d, MUSTER_MEMBERS_MAX, 0);
     assert_int_equal(muster_membership_check(d.membership, &event), MUSTER_INVALID);
-    assert_string_equal(muster_last_error(), "the job is full: it has 4096 members");
+    assert_string_equal(muster_last_error(), "the job is full: it has 16384 members");
     drive_finish(&d);
 }
 
@@ -64,7 +64,7 @@ static void the_members_of_a_full_job_die_one_by_one_with_an_action_each(void **
     drive_wait(&d, d.settings.lease_ms);
     assert_int_equal(drive_phase(&d), MUSTER_JOB_ENDED);
     assert_int_equal(muster_membership_check_member(d.membership, "m0"), MUSTER_REJOIN);
-    assert_int_equal(muster_membership_check_member(d.membership, "m4095"), MUSTER_REJOIN);
+    assert_int_equal(muster_membership_check_member(d.membership, "m16383"), MUSTER_REJOIN);
     drive_finish(&d);
 }
 

@@ -73,9 +73,9 @@ static void joins_with_impossible_settings_are_refused(void **state)
     refuse(&d, &event, MUSTER_INVALID, "min size 0: at least 1 member is needed");
     event = make_join(&d, "a0");
     event.settings.max_size = 1;
-    refuse(&d, &event, MUSTER_INVALID, "max size 1 is not in 2..4096");
-    event.settings.max_size = 4097;
-    refuse(&d, &event, MUSTER_INVALID, "max size 4097 is not in 2..4096");
+    refuse(&d, &event, MUSTER_INVALID, "max size 1 is not in 2..16384");
+    event.settings.max_size = 16385;
+    refuse(&d, &event, MUSTER_INVALID, "max size 16385 is not in 2..16384");
     event = make_join(&d, "a0");
     event.settings.target_size = 5;
     refuse(&d, &event, MUSTER_INVALID, "target size 5 is not in min..max, 2..4");

@@ -156,7 +156,7 @@ static void a_generation_that_does_not_fit_together_is_refused(void **state)
     } cases[] = {
         {"rank", 100, "formed.rank: 100"},      {"size", 1000, "formed.peers"},
         {"generation", 0, "generation"},        {"localRank", 100, "formed.localRank"},
-        {"crossRank", 100, "crossRank"},        {"size", 5000, "formed.size: not a whole"},
+        {"crossRank", 100, "crossRank"},        {"size", 17000, "formed.size: not a whole"},
         {"hosts", 3, "hosts: not an array"},    {"hosts", -1, "formed.hosts: 0 members"},
         {"peers", -1, "formed.peers: 0 items"},
     };

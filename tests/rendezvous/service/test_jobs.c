@@ -6,6 +6,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +16,16 @@
 
 #include <cmocka.h>
 
+enum { BATCH = 64 };
+
 /* A store that can be full. */
 struct full_store {
     struct muster_store store; /* first */
     struct muster_store *under;
-    bool full;     /* for everything */
-    bool crowded;  /* to replace events */
-    size_t events; /* of the job that was last written to */
+    bool full;            /* for everything */
+    bool crowded;         /* to replace events */
+    atomic_bool unsynced; /* writes, but does not sync */
+    size_t events;        /* of the job that was last written to */
 };
 
 static struct muster_store *under(struct muster_store *store)
@@ -80,6 +84,13 @@ static muster_status remove_job(struct muster_store *store, const char *job)
     return under(store)->ops->remove(under(store), job);
 }
 
+static muster_status sync_under(struct muster_store *store)
+{
+    return atomic_load(&((struct full_store *)store)->unsynced)
+               ? muster_error_set(MUSTER_RETRY, "store test: not synced")
+               : under(store)->ops->sync(under(store));
+}
+
 static muster_status probe(struct muster_store *store)
 {
     return is_full(store) ? muster_error_set(MUSTER_RETRY, "store test: no space")
@@ -104,6 +115,8 @@ static const struct muster_store_ops full_ops = {
     .remove_value = remove_value,
     .drop_values = drop_values,
     .remove = remove_job,
+    .syncs = true,
+    .sync = sync_under,
     .probe = probe,
     .load = load,
     .close = close_store,
@@ -195,6 +208,7 @@ static void a_server_that_restarts_knows_its_jobs(void **state)
     test_call_expect(&call, MUSTER_RPC_OK, "");
     test_call_start(&call, fixture->service, MUSTER_RPC_JOIN, "secret",
                     "{'job':'j','member':'%s','host':'h','generation':1}", test_member(1));
+    assert_true(test_call_wait(&call));
     (void)snprintf(link_token, sizeof link_token, "%s",
                    test_part_text(call.json, "formed.linkToken"));
     test_call_finish(&call);
@@ -204,6 +218,7 @@ static void a_server_that_restarts_knows_its_jobs(void **state)
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
     test_call_expect(&call, MUSTER_RPC_UNAUTHENTICATED, "job j");
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, "secret", "{'job':'j'}");
+    assert_true(test_call_wait(&call));
     assert_int_equal(test_part_number(call.json, "job.generation"), 2);
     assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_RUNNING");
     assert_int_equal(json_array_size(test_part(call.json, "job.members")), 3);
@@ -211,11 +226,13 @@ static void a_server_that_restarts_knows_its_jobs(void **state)
     test_call_finish(&call);
     test_call_start(&call, fixture->service, MUSTER_RPC_GET, "secret",
                     "{'job':'j','generation':2,'key':'id'}");
+    assert_true(test_call_wait(&call));
     assert_string_equal(test_part_text(call.json, "value"), "AAEC");
     test_call_finish(&call);
     /* A member whose response was lost gets it from the new server, with the same link token. */
     test_call_start(&call, fixture->service, MUSTER_RPC_JOIN, "secret",
                     "{'job':'j','member':'%s','host':'h','generation':1}", test_member(1));
+    assert_true(test_call_wait(&call));
     assert_int_equal(test_part_number(call.json, "formed.generation"), 2);
     assert_string_equal(test_part_text(call.json, "formed.linkToken"), link_token);
     test_call_finish(&call);
@@ -231,19 +248,26 @@ static void a_server_that_restarts_knows_its_jobs(void **state)
 
     start(fixture);
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, "secret", "{'job':'j'}");
+    assert_true(test_call_wait(&call));
     assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_ENDED");
     test_call_finish(&call);
     stop(fixture);
 }
 
-/* Each call is an event. */
+/* Each call is an event; those of a batch share a sync. */
 static void resize(struct fixture *fixture, unsigned times)
 {
-    for (unsigned i = 0; i < times; i++) {
-        struct test_call call;
-        test_call_start(&call, fixture->service, MUSTER_RPC_RESIZE, NULL,
-                        "{'job':'j','targetSize':%u}", 3 + i % 2);
-        test_call_expect(&call, MUSTER_RPC_OK, "");
+    static struct test_call batch[BATCH];
+    for (unsigned done = 0; done < times;) {
+        unsigned count = times - done < BATCH ? times - done : BATCH;
+        for (unsigned i = 0; i < count; i++) {
+            test_call_start(&batch[i], fixture->service, MUSTER_RPC_RESIZE, NULL,
+                            "{'job':'j','targetSize':%u}", 3 + (done + i) % 2);
+        }
+        for (unsigned i = 0; i < count; i++) {
+            test_call_expect(&batch[i], MUSTER_RPC_OK, "");
+        }
+        done += count;
     }
 }
 
@@ -251,6 +275,7 @@ static void must_know_the_job(struct fixture *fixture)
 {
     struct test_call call;
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
+    assert_true(test_call_wait(&call));
     assert_int_equal(test_part_number(call.json, "job.generation"), 2);
     assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_RUNNING");
     assert_int_equal(json_array_size(test_part(call.json, "job.members")), 3);
@@ -293,6 +318,31 @@ static void the_file_is_readable_by_its_owner_only(void **state)
     stop(fixture);
 }
 
+static void what_is_not_synced_is_not_answered(void **state)
+{
+    struct fixture *fixture = *state;
+    struct test_call call;
+    struct test_call wait;
+    start(fixture);
+    form(fixture, "j", NULL, 1, 0);
+    form(fixture, "other", NULL, 1, 0);
+    test_call_start(&wait, fixture->service, MUSTER_RPC_WAIT, NULL,
+                    "{'job':'j','key':'k','timeoutMs':15000}");
+    atomic_store(&fixture->store.unsynced, true);
+    test_call_start(&call, fixture->service, MUSTER_RPC_PUT, NULL,
+                    "{'job':'j','key':'k','value':'AA=='}");
+    test_call_expect(&call, MUSTER_RPC_UNAVAILABLE, "store test: not synced");
+    test_call_expect(&wait, MUSTER_RPC_UNAVAILABLE, "store test: not synced");
+    test_call_start(&call, fixture->service, MUSTER_RPC_GET, NULL, "{'job':'j','key':'k'}");
+    test_call_expect(&call, MUSTER_RPC_UNAVAILABLE, "store test: not synced");
+    test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'other'}");
+    test_call_expect(&call, MUSTER_RPC_OK, ""); /* it has written nothing since */
+    atomic_store(&fixture->store.unsynced, false);
+    test_call_start(&call, fixture->service, MUSTER_RPC_GET, NULL, "{'job':'j','key':'k'}");
+    test_call_expect(&call, MUSTER_RPC_OK, "");
+    stop(fixture);
+}
+
 static void what_the_store_refuses_has_not_happened(void **state)
 {
     struct fixture *fixture = *state;
@@ -322,6 +372,7 @@ static void what_the_store_refuses_has_not_happened(void **state)
                     test_member(1));
     test_call_expect(&call, MUSTER_RPC_UNAVAILABLE, "no space");
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
+    assert_true(test_call_wait(&call));
     assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_RUNNING");
     assert_int_equal(json_array_size(test_part(call.json, "job.members")), 2);
     test_call_finish(&call);
@@ -350,6 +401,7 @@ static void a_job_that_has_ended_is_forgotten(void **state)
     enum muster_rpc_code code = MUSTER_RPC_OK;
     while (code == MUSTER_RPC_OK && muster_clock_left_ms(deadline_ns) > 0) {
         test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
+        assert_true(test_call_wait(&call));
         code = call.code;
         test_call_finish(&call);
     }
@@ -357,6 +409,7 @@ static void a_job_that_has_ended_is_forgotten(void **state)
     stop(fixture);
     start(fixture);
     test_call_start(&call, fixture->service, MUSTER_RPC_LIST_JOBS, NULL, "{}");
+    assert_true(test_call_wait(&call));
     assert_int_equal(json_array_size(test_part(call.json, "jobs")), 0);
     test_call_finish(&call);
     stop(fixture);
@@ -382,6 +435,7 @@ static void jobs_are_bounded_and_ended_ones_make_room(void **state)
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'job-7'}");
     test_call_expect(&call, MUSTER_RPC_NOT_FOUND, "job-7");
     test_call_start(&call, fixture->service, MUSTER_RPC_LIST_JOBS, NULL, "{}");
+    assert_true(test_call_wait(&call));
     assert_int_equal(json_array_size(test_part(call.json, "jobs")), MUSTER_JOBS_MAX);
     test_call_finish(&call);
     stop(fixture);
@@ -393,6 +447,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_server_that_restarts_knows_its_jobs),
         TEST(the_file_is_readable_by_its_owner_only),
+        TEST(what_is_not_synced_is_not_answered),
         TEST(what_the_store_refuses_has_not_happened),
         TEST(a_job_that_has_ended_is_forgotten),
         TEST(jobs_are_bounded_and_ended_ones_make_room),

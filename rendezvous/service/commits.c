@@ -1,0 +1,107 @@
+/* The thread that syncs the store, and the responses that wait for it. */
+#include "rendezvous/service/commits.h"
+
+#include "worker/base/clock.h"
+#include "worker/base/log.h"
+
+#include <utlist.h>
+
+void muster_commits_init(struct muster_commits *commits, struct muster_store *store)
+{
+    commits->store = store;
+    muster_mutex_init(&commits->mutex);
+    muster_condition_init(&commits->changed);
+}
+
+uint64_t muster_commits_ticket(struct muster_commits *commits)
+{
+    return commits->store->ops->syncs ? atomic_fetch_add(&commits->written, 1) + 1 : 0;
+}
+
+bool muster_commits_pending(const struct muster_commits *commits, uint64_t ticket)
+{
+    return ticket > atomic_load(&commits->synced);
+}
+
+static void refuse_all(struct muster_held_request *waiting)
+{
+    muster_log(MUSTER_LOG_ERROR, "%s", muster_last_error());
+    for (struct muster_held_request *held = waiting; held != NULL; held = held->next) {
+        muster_rpc_response_finish(&held->response);
+        held->response =
+            muster_rpc_response_error(MUSTER_RPC_UNAVAILABLE, "%s", muster_last_error());
+    }
+}
+
+static void sync_and_send(struct muster_commits *commits, struct muster_held_request *waiting)
+{
+    struct muster_store *store = commits->store;
+    uint64_t ticket = atomic_load(&commits->written); /* given after the write: this sync has it */
+    if (store->ops->sync(store) == MUSTER_OK) {
+        atomic_store(&commits->synced, ticket);
+    } else {
+        refuse_all(waiting);
+    }
+    struct muster_ready_responses responses = {.first = waiting};
+    muster_ready_responses_send(&responses);
+}
+
+/* Takes all that waits; false: there is nothing, and the thread is to end. */
+static bool take_waiting(struct muster_commits *commits, struct muster_held_request **ret_waiting)
+{
+    AUTO_LOCK(&commits->mutex);
+    while (commits->waiting == NULL && !commits->stopping) {
+        (void)muster_condition_wait(&commits->changed, &commits->mutex, MUSTER_NEVER);
+    }
+    *ret_waiting = commits->waiting;
+    commits->waiting = NULL;
+    return *ret_waiting != NULL;
+}
+
+static void *run(void *user)
+{
+    struct muster_commits *commits = user;
+    struct muster_held_request *waiting;
+    while (take_waiting(commits, &waiting)) {
+        sync_and_send(commits, waiting);
+    }
+    return NULL;
+}
+
+void muster_commits_send(struct muster_commits *commits, struct muster_ready_responses *responses,
+                         uint64_t ticket)
+{
+    if (responses->first == NULL || !muster_commits_pending(commits, ticket)) {
+        muster_ready_responses_send(responses);
+        return;
+    }
+    AUTO_LOCK(&commits->mutex);
+    LL_CONCAT(responses->first, commits->waiting);
+    commits->waiting = responses->first;
+    responses->first = NULL;
+    (void)pthread_cond_signal(&commits->changed);
+}
+
+muster_status muster_commits_start(struct muster_commits *commits)
+{
+    int failed = pthread_create(&commits->thread, NULL, run, commits);
+    if (failed != 0) {
+        return muster_error_set(MUSTER_FATAL, "cannot start a thread: error %d", failed);
+    }
+    commits->runs = true;
+    return MUSTER_OK;
+}
+
+void muster_commits_finish(struct muster_commits *commits)
+{
+    if (commits->runs) {
+        muster_mutex_lock(&commits->mutex);
+        commits->stopping = true;
+        (void)pthread_cond_signal(&commits->changed);
+        muster_mutex_unlock(&commits->mutex);
+        (void)pthread_join(commits->thread, NULL);
+        commits->runs = false;
+    }
+    (void)pthread_cond_destroy(&commits->changed);
+    (void)pthread_mutex_destroy(&commits->mutex);
+}
