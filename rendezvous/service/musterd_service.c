@@ -1,6 +1,7 @@
 /* The life of the service: start, what the clock thread does for each job, and the end. */
 #include "rendezvous/service/musterd_service.h"
 
+#include "rendezvous/service/damaged_jobs.h"
 #include "rendezvous/service/job_events.h"
 #include "rendezvous/service/journal.h"
 #include "worker/base/clock.h"
@@ -134,6 +135,7 @@ void muster_service_destroy(struct muster_service *service)
         HASH_DEL(service->jobs, job);
         muster_job_destroy(job);
     }
+    muster_damaged_jobs_finish(service);
     (void)pthread_mutex_destroy(&service->table_mutex);
     muster_readiness_finish(&service->readiness);
     free(service);

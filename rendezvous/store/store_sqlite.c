@@ -5,6 +5,7 @@
  * pages the log is copied into the file and begins anew, so that neither grows with time. The file
  * is locked while it is open; the lock ends with the process, however that ends.
  */
+#include "rendezvous/store/row_checksum.h"
 #include "rendezvous/store/store_sqlite_parts.h"
 
 #include "worker/base/cleanup.h"
@@ -14,19 +15,20 @@
 #include <string.h>
 
 /* Writes the page that has the version: as much as SQLite needs for an event at least. */
-#define PROBE_TEXT "PRAGMA user_version = 2"
-_Static_assert(SCHEMA_VERSION == 2, "PROBE_TEXT has the number");
+#define PROBE_TEXT "PRAGMA user_version = 3"
+_Static_assert(SCHEMA_VERSION == 3, "PROBE_TEXT has the number");
 
 #define JOB_ID "(SELECT id FROM jobs WHERE name = ?1)"
 static const char *const statement_texts[STATEMENT_COUNT] = {
     [BEGIN] = "BEGIN",
     [COMMIT] = "COMMIT",
     [ROLLBACK] = "ROLLBACK",
-    [INSERT_JOB] = "INSERT INTO jobs (name, token, link_token) VALUES (?1, ?2, ?3)",
-    [INSERT_EVENT] = "INSERT INTO events (job, sequence, event) VALUES (" JOB_ID ", ?2, ?3)",
+    [INSERT_JOB] = "INSERT INTO jobs (name, token, link_token, checksum) VALUES (?1, ?2, ?3, ?4)",
+    [INSERT_EVENT] =
+        "INSERT INTO events (job, sequence, event, checksum) VALUES (" JOB_ID ", ?2, ?3, ?4)",
     [PUT_VALUE] =
-        "INSERT OR REPLACE INTO value (job, generation, key, value) "
-        "VALUES (" JOB_ID ", ?2, ?3, ?4)",
+        "INSERT OR REPLACE INTO value (job, generation, key, value, checksum) "
+        "VALUES (" JOB_ID ", ?2, ?3, ?4, ?5)",
     [REMOVE_VALUE] = "DELETE FROM value WHERE job = " JOB_ID " AND generation = ?2 AND key = ?3",
     [DROP_VALUES] =
         "DELETE FROM value WHERE job = " JOB_ID " AND generation > 0 AND generation < ?2",
@@ -34,9 +36,9 @@ static const char *const statement_texts[STATEMENT_COUNT] = {
     [REMOVE_EVENTS] = "DELETE FROM events WHERE job = " JOB_ID,
     [REMOVE_JOB] = "DELETE FROM jobs WHERE name = ?1",
     [PROBE] = PROBE_TEXT,
-    [LOAD_JOBS] = "SELECT id, name, token, link_token FROM jobs ORDER BY id",
-    [LOAD_EVENTS] = "SELECT sequence, event FROM events WHERE job = ?1 ORDER BY sequence",
-    [LOAD_VALUES] = "SELECT generation, key, value FROM value WHERE job = ?1",
+    [LOAD_JOBS] = "SELECT id, name, token, link_token, checksum FROM jobs ORDER BY id",
+    [LOAD_EVENTS] = "SELECT sequence, event, checksum FROM events WHERE job = ?1 ORDER BY sequence",
+    [LOAD_VALUES] = "SELECT generation, key, value, checksum FROM value WHERE job = ?1",
 };
 
 static struct sqlite_store *sqlite_store_of(struct muster_store *store)
@@ -99,6 +101,7 @@ static muster_status insert_job(struct sqlite_store *store, const struct muster_
     (void)bind_text(store, INSERT_JOB, 1, job->name);
     (void)bind_text(store, INSERT_JOB, 2, job->token);
     (void)bind_text(store, INSERT_JOB, 3, job->link_token);
+    (void)bind_number(store, INSERT_JOB, 4, muster_row_checksum_job(job));
     return run(store, INSERT_JOB);
 }
 
@@ -108,6 +111,8 @@ static muster_status insert_event(struct sqlite_store *store, const char *job, u
     (void)bind_text(store, INSERT_EVENT, 1, job);
     (void)bind_number(store, INSERT_EVENT, 2, sequence);
     (void)bind_text(store, INSERT_EVENT, 3, text);
+    (void)bind_number(store, INSERT_EVENT, 4,
+                      muster_row_checksum_event(job, sequence, text, strlen(text)));
     return run(store, INSERT_EVENT);
 }
 
@@ -182,6 +187,8 @@ static muster_status put(struct muster_store *base, const char *job, uint64_t ge
     (void)bind_text(store, PUT_VALUE, 3, key);
     (void)sqlite3_bind_blob64(store->statements[PUT_VALUE], 4, size_bytes > 0 ? value : "",
                               size_bytes, SQLITE_STATIC);
+    (void)bind_number(store, PUT_VALUE, 5,
+                      muster_row_checksum_value(job, generation, key, value, size_bytes));
     return run(store, PUT_VALUE);
 }
 
@@ -233,82 +240,12 @@ static muster_status sync_log(struct muster_store *base)
     return MUSTER_OK;
 }
 
-/* Calls read for each row of a prepared statement. */
-static muster_status each_row(struct sqlite_store *store, enum statement statement,
-                              muster_status (*read)(struct sqlite_store *store, sqlite3_stmt *row,
-                                                    const struct muster_store_reader *reader),
-                              const struct muster_store_reader *reader)
-{
-    sqlite3_stmt *row = store->statements[statement];
-    muster_status status = MUSTER_OK;
-    int result;
-    while ((result = sqlite3_step(row)) == SQLITE_ROW && status == MUSTER_OK) {
-        status = read(store, row, reader);
-    }
-    if (status == MUSTER_OK && result != SQLITE_DONE) {
-        status = muster_sqlite_error(store, MUSTER_INVALID);
-    }
-    (void)sqlite3_reset(row);
-    return status;
-}
-
-static const char *text_of(sqlite3_stmt *row, int column)
-{
-    const unsigned char *text = sqlite3_column_text(row, column);
-    return text != NULL ? (const char *)text : "";
-}
-
-static muster_status read_event(struct sqlite_store *store, sqlite3_stmt *row,
-                                const struct muster_store_reader *reader)
-{
-    const char *text = text_of(row, 1);
-    size_t size_bytes = (size_t)sqlite3_column_bytes(row, 1);
-    muster_status status =
-        reader->event(reader->user, (uint64_t)sqlite3_column_int64(row, 0), text, size_bytes);
-    return status == MUSTER_OK ? status : muster_error_prefix(status, "store %s", store->path);
-}
-
-static muster_status read_value(struct sqlite_store *store, sqlite3_stmt *row,
-                                const struct muster_store_reader *reader)
-{
-    const void *value = sqlite3_column_blob(row, 2);
-    size_t size_bytes = (size_t)sqlite3_column_bytes(row, 2);
-    muster_status status = reader->value(reader->user, (uint64_t)sqlite3_column_int64(row, 0),
-                                         text_of(row, 1), value, size_bytes);
-    return status == MUSTER_OK ? status : muster_error_prefix(status, "store %s", store->path);
-}
-
-static muster_status read_job(struct sqlite_store *store, sqlite3_stmt *row,
-                              const struct muster_store_reader *reader)
-{
-    const struct muster_store_job job = {
-        .name = text_of(row, 1),
-        .token = text_of(row, 2),
-        .link_token = text_of(row, 3),
-    };
-    uint64_t id = (uint64_t)sqlite3_column_int64(row, 0);
-    muster_status status = reader->job(reader->user, &job);
-    if (status != MUSTER_OK) {
-        return muster_error_prefix(status, "store %s", store->path);
-    }
-    (void)bind_number(store, LOAD_EVENTS, 1, id);
-    (void)bind_number(store, LOAD_VALUES, 1, id);
-    TRY(each_row(store, LOAD_EVENTS, read_event, reader));
-    return each_row(store, LOAD_VALUES, read_value, reader);
-}
-
-/* Without the lock: no other function is called before load has returned. */
 static muster_status probe(struct muster_store *base)
 {
     struct sqlite_store *store = sqlite_store_of(base);
     AUTO_LOCK(&store->mutex);
     TRY(check_file_unchanged(store));
     return run(store, PROBE);
-}
-
-static muster_status load(struct muster_store *base, const struct muster_store_reader *reader)
-{
-    return each_row(sqlite_store_of(base), LOAD_JOBS, read_job, reader);
 }
 
 static void close_store(struct muster_store *base)
@@ -334,7 +271,7 @@ const struct muster_store_ops muster_sqlite_ops = {
     .syncs = true,
     .sync = sync_log,
     .probe = probe,
-    .load = load,
+    .load = muster_sqlite_load,
     .close = close_store,
 };
 

@@ -9,22 +9,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char schema[] =
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, token TEXT NOT NULL,"
-    " link_token TEXT NOT NULL);"
+    " link_token TEXT NOT NULL, checksum INTEGER NOT NULL);"
     "CREATE TABLE events (job INTEGER NOT NULL, sequence INTEGER NOT NULL, event TEXT NOT NULL,"
-    " PRIMARY KEY (job, sequence)) WITHOUT ROWID;"
+    " checksum INTEGER NOT NULL, PRIMARY KEY (job, sequence)) WITHOUT ROWID;"
     "CREATE TABLE value (job INTEGER NOT NULL, generation INTEGER NOT NULL, key TEXT NOT NULL,"
-    " value BLOB NOT NULL, PRIMARY KEY (job, generation, key)) WITHOUT ROWID;";
-
-muster_status muster_sqlite_error(const struct sqlite_store *store, muster_status status)
-{
-    if (store->database == NULL) {
-        return muster_error_set(MUSTER_FATAL, "store %s: no memory", store->path);
-    }
-    return muster_error_set(status, "store %s: %s", store->path, sqlite3_errmsg(store->database));
-}
+    " value BLOB NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (job, generation, key)) WITHOUT "
+    "ROWID;";
 
 /* Creates the file if it is missing. SQLite would say "unable to open database file" for most of
  * these errors. */
@@ -39,6 +33,47 @@ static muster_status check_file(const char *path, struct stat *ret_status)
         return muster_error_set(MUSTER_INVALID, "store %s: not a file", path);
     }
     *ret_status = status;
+    return MUSTER_OK;
+}
+
+/* SQLite creates files beside this one: its log, and for a moment a journal. */
+static muster_status check_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    AUTO_FREE char *folder =
+        slash != NULL ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (folder == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0) {
+        return muster_error_errno(MUSTER_INVALID, "store %s: folder %s cannot be written", path,
+                                  folder);
+    }
+    return MUSTER_OK;
+}
+
+static int read_first_text(void *user, int count, char **texts, char **names)
+{
+    (void)names;
+    (void)snprintf(user, MUSTER_ERROR_MAX, "%s", count > 0 && texts[0] != NULL ? texts[0] : "?");
+    return 0;
+}
+
+/* Reads the whole file: SQLite would otherwise notice damage where it comes across it, or show
+ * fewer rows than there are. */
+static muster_status check_integrity(struct sqlite_store *store)
+{
+    char found[MUSTER_ERROR_MAX] = "?";
+    int result =
+        sqlite3_exec(store->database, "PRAGMA integrity_check(1)", read_first_text, found, NULL);
+    if (result != SQLITE_OK) {
+        return muster_sqlite_error(store, MUSTER_INVALID);
+    }
+    if (strcmp(found, "ok") != 0) {
+        found[strcspn(found, "\n")] = ' ';
+        return muster_error_set(MUSTER_INVALID, "store %s: the file is damaged: %.300s",
+                                store->path, found);
+    }
     return MUSTER_OK;
 }
 
@@ -86,6 +121,7 @@ static muster_status lock_and_check(struct sqlite_store *store)
                                 "store %s: version %ld, but this musterd reads version %d",
                                 store->path, version, SCHEMA_VERSION);
     }
+    TRY(check_integrity(store));
     TRY(execute(store, "COMMIT", NULL));
     TRY(execute(store, "PRAGMA journal_mode = WAL", NULL));
     return execute(store, "PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 4194304", NULL);
@@ -109,6 +145,7 @@ muster_status muster_store_sqlite_open(const char *path, struct muster_store **r
 {
     struct stat file = {0};
     TRY(check_file(path, &file));
+    TRY(check_folder(path));
     struct sqlite_store *store = calloc(1, sizeof *store);
     char *copy = strdup(path);
     if (store == NULL || copy == NULL) {

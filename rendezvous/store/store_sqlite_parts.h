@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION_ID = 0x6d757374, /* "must", in the file's header */
-    SCHEMA_VERSION = 2,
+    SCHEMA_VERSION = 3,
 };
 
 enum statement {
@@ -51,6 +51,10 @@ extern const struct muster_store_ops muster_sqlite_ops;
 /* Sets an error with the text of SQLite's last one; returns status, or MUSTER_FATAL if there is no
  * database. */
 muster_status muster_sqlite_error(const struct sqlite_store *store, muster_status status);
+
+/* The store's load(). */
+MUSTER_CHECKED muster_status muster_sqlite_load(struct muster_store *base,
+                                                const struct muster_store_reader *reader);
 
 /* Prepares every statement. The tables are there. */
 MUSTER_CHECKED muster_status muster_sqlite_prepare(struct sqlite_store *store);
