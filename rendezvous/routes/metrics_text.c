@@ -136,6 +136,12 @@ static void write_store(FILE *text, struct muster_service *service)
     write_one(text, "musterd_store_append_failures_total", "counter",
               "Events that could not be appended to the store.",
               (double)atomic_load(&metrics->append_failures));
+    write_histogram(text, "musterd_store_sync_seconds",
+                    "Time to sync the store, once for all that was written meanwhile, or to fail.",
+                    &metrics->syncs);
+    write_one(text, "musterd_store_sync_failures_total", "counter",
+              "Syncs of the store that failed. After one nothing is stored until a new start.",
+              (double)atomic_load(&metrics->sync_failures));
     write_one(text, "musterd_damaged_jobs", "gauge",
               "Jobs that are not served because a row of them in the store is damaged.",
               (double)muster_damaged_jobs_count(service));

@@ -83,7 +83,7 @@ muster_status muster_service_create(const struct muster_service_config *config,
     muster_readiness_init(&service->readiness);
     muster_mutex_init(&service->table_mutex);
     muster_clock_thread_init(&service->clock, tick, service);
-    muster_commits_init(&service->commits, store);
+    muster_commits_init(&service->commits, store, &service->metrics);
     muster_status status = muster_journal_load(service);
     if (status == MUSTER_OK) {
         status = muster_jobs_restart(service);
