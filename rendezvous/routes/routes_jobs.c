@@ -1,5 +1,6 @@
 /* Resize, EndJob, GetJob, ListJobs: the methods of people and launchers. */
 #include "rendezvous/routes/routes.h"
+#include "rendezvous/service/damaged_jobs.h"
 #include "rendezvous/service/job_events.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
@@ -13,6 +14,9 @@
 static bool accept_event(struct muster_rpc_call *call, const char *job, struct muster_event *event)
 {
     struct muster_transaction transaction;
+    if (event->kind == MUSTER_EVENT_END && muster_damaged_jobs_end(call, job)) {
+        return true;
+    }
     if (!muster_transaction_begin(call, job, &transaction)) {
         return true;
     }

@@ -51,7 +51,8 @@ struct muster_service {
     atomic_bool quiesced;
     _Atomic uint64_t serials; /* the last serial of a held request */
     pthread_mutex_t table_mutex;
-    struct muster_job *jobs; /* under table_mutex */
+    struct muster_job *jobs;            /* under table_mutex */
+    struct muster_damaged_job *damaged; /* under table_mutex */
 };
 
 /* A new job, in no table. */

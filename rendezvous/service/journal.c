@@ -1,6 +1,7 @@
 /* Events and snapshots as JSON texts, into the store and out of it. */
 #include "rendezvous/service/journal.h"
 
+#include "rendezvous/service/damaged_jobs.h"
 #include "rendezvous/service/jobs.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
@@ -101,16 +102,56 @@ void muster_journal_compact_if_due(struct muster_store *store, struct muster_job
 
 struct journal_reader {
     struct muster_service *service;
-    struct muster_job *job; /* the one that is being read */
+    struct muster_job *job; /* the one that is being read; NULL: none, or it is damaged */
 };
+
+/* Takes the job that is being read out of the table, and remembers it as damaged. */
+static muster_status give_up_job(struct journal_reader *reader, const char *what)
+{
+    struct muster_job *job = TAKE(reader->job);
+    const struct muster_store_job stored = {.name = job->name, .token = job->token};
+    muster_status status = muster_damaged_jobs_add(reader->service, &stored, what);
+    job->hold_count++; /* by this function; nobody else has the job yet */
+    muster_jobs_release(reader->service, job, true);
+    return status;
+}
+
+static muster_status damaged(void *user, const struct muster_store_job *stored, const char *what)
+{
+    struct journal_reader *reader = user;
+    return reader->job != NULL && strcmp(reader->job->name, stored->name) == 0
+               ? give_up_job(reader, what)
+               : muster_damaged_jobs_add(reader->service, stored, what);
+}
+
+/* A row has its checksum, and yet no server can have written it here. Memory that is out is no
+ * damage. */
+static muster_status refuse_row(struct journal_reader *reader, muster_status status,
+                                const char *name)
+{
+    char what[MUSTER_ERROR_MAX];
+    (void)snprintf(what, sizeof what, "%s in the store: %s", name, muster_last_error());
+    return status == MUSTER_FATAL ? status : give_up_job(reader, what);
+}
+
+/* The job that has been read must have an event: it was stored with its first. */
+static muster_status end_job(struct journal_reader *reader)
+{
+    if (reader->job == NULL || reader->job->event_count > 0) {
+        return MUSTER_OK;
+    }
+    return give_up_job(reader, "event 0 in the store: missing");
+}
 
 static muster_status load_job(void *user, const struct muster_store_job *stored)
 {
     struct journal_reader *reader = user;
+    TRY(end_job(reader));
+    reader->job = NULL;
     if (!muster_job_name_valid(stored->name) || strlen(stored->token) > MUSTER_TOKEN_MAX_BYTES ||
         strlen(stored->link_token) != MUSTER_LINK_TOKEN_SIZE - 1) {
-        return muster_error_set(MUSTER_INVALID, "job \"%.80s\": not as a musterd writes it",
-                                stored->name);
+        return muster_damaged_jobs_add(reader->service, stored,
+                                       "its row in the store is not as a musterd writes it");
     }
     struct muster_job *job;
     TRY(muster_job_create(stored->name, &job));
@@ -150,42 +191,54 @@ static muster_status restore_record(struct muster_job *job, const json_t *json)
     return MUSTER_OK;
 }
 
+static muster_status apply_text(struct muster_job *job, const char *text, size_t size_bytes)
+{
+    json_t *json = NULL;
+    TRY(muster_json_parse(text, size_bytes, &json));
+    muster_status status =
+        muster_snapshot_record_is(json) ? restore_record(job, json) : replay_event(job, json);
+    json_decref(json);
+    return status;
+}
+
 static muster_status load_event(void *user, uint64_t sequence, const char *text, size_t size_bytes)
 {
-    struct muster_job *job = ((struct journal_reader *)user)->job;
-    json_t *json = NULL;
-    muster_status status = MUSTER_OK;
-    if (sequence != job->event_count) {
-        status = muster_error_set(MUSTER_INVALID, "missing");
+    struct journal_reader *reader = user;
+    if (reader->job == NULL) {
+        return MUSTER_OK;
     }
-    if (status == MUSTER_OK) {
-        status = muster_json_parse(text, size_bytes, &json);
-    }
-    if (status == MUSTER_OK) {
-        status =
-            muster_snapshot_record_is(json) ? restore_record(job, json) : replay_event(job, json);
-    }
-    json_decref(json);
+    muster_status status = sequence == reader->job->event_count
+                               ? apply_text(reader->job, text, size_bytes)
+                               : muster_error_set(MUSTER_INVALID, "missing");
     if (status != MUSTER_OK) {
-        return muster_error_prefix(MUSTER_INVALID, "job %s: event %" PRIu64, job->name,
-                                   job->event_count);
+        char name[64];
+        (void)snprintf(name, sizeof name, "event %" PRIu64, reader->job->event_count);
+        return refuse_row(reader, status, name);
     }
-    job->event_count++;
+    reader->job->event_count++;
     return MUSTER_OK;
 }
 
 static muster_status load_value(void *user, uint64_t generation, const char *key, const void *value,
                                 size_t size_bytes)
 {
-    struct muster_job *job = ((struct journal_reader *)user)->job;
-    muster_status status = muster_values_load(&job->values, generation, key, value, size_bytes);
-    return status == MUSTER_OK ? status : muster_error_prefix(status, "job %s", job->name);
+    struct journal_reader *reader = user;
+    if (reader->job == NULL) {
+        return MUSTER_OK;
+    }
+    muster_status status =
+        muster_values_load(&reader->job->values, generation, key, value, size_bytes);
+    return status == MUSTER_OK ? status : refuse_row(reader, status, "a value");
 }
 
 muster_status muster_journal_load(struct muster_service *service)
 {
     struct journal_reader user = {.service = service};
-    const struct muster_store_reader reader = {
-        .job = load_job, .event = load_event, .value = load_value, .user = &user};
-    return service->store->ops->load(service->store, &reader);
+    const struct muster_store_reader reader = {.job = load_job,
+                                               .event = load_event,
+                                               .value = load_value,
+                                               .damaged = damaged,
+                                               .user = &user};
+    TRY(service->store->ops->load(service->store, &reader));
+    return end_job(&user);
 }

@@ -26,8 +26,8 @@ MUSTER_CHECKED muster_status muster_journal_append(struct muster_store *store,
  * is tried again after as many more. */
 void muster_journal_compact_if_due(struct muster_store *store, struct muster_job *job);
 
-/* Reads the store into the table of jobs. MUSTER_INVALID: the store has what no server of this
- * version has written. */
+/* Reads the store into the table of jobs, and of damaged jobs. MUSTER_INVALID: the file is damaged
+ * as a whole. */
 MUSTER_CHECKED muster_status muster_journal_load(struct muster_service *service);
 
 #endif

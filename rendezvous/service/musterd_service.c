@@ -1,6 +1,7 @@
 /* The life of the service: start, what the clock thread does for each job, and the end. */
 #include "rendezvous/service/musterd_service.h"
 
+#include "rendezvous/service/damaged_jobs.h"
 #include "rendezvous/service/job_events.h"
 #include "rendezvous/service/journal.h"
 #include "worker/base/clock.h"
@@ -82,7 +83,7 @@ muster_status muster_service_create(const struct muster_service_config *config,
     muster_readiness_init(&service->readiness);
     muster_mutex_init(&service->table_mutex);
     muster_clock_thread_init(&service->clock, tick, service);
-    muster_commits_init(&service->commits, store);
+    muster_commits_init(&service->commits, store, &service->metrics);
     muster_status status = muster_journal_load(service);
     if (status == MUSTER_OK) {
         status = muster_jobs_restart(service);
@@ -134,6 +135,7 @@ void muster_service_destroy(struct muster_service *service)
         HASH_DEL(service->jobs, job);
         muster_job_destroy(job);
     }
+    muster_damaged_jobs_finish(service);
     (void)pthread_mutex_destroy(&service->table_mutex);
     muster_readiness_finish(&service->readiness);
     free(service);

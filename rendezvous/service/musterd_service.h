@@ -28,7 +28,7 @@ void muster_service_config_init(struct muster_service_config *config);
 struct muster_service;
 
 /* Reads the store, which is borrowed until destroy, and starts the clock thread. MUSTER_INVALID:
- * the store has what no server of this version has written; MUSTER_RETRY: it cannot be written. */
+ * the store is damaged as a whole; MUSTER_RETRY: it cannot be written. */
 MUSTER_CHECKED muster_status muster_service_create(const struct muster_service_config *config,
                                                    struct muster_store *store,
                                                    struct muster_service **ret_service);

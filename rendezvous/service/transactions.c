@@ -1,6 +1,7 @@
 /* Job transactions, and the requests that are held and answered in them. */
 #include "rendezvous/service/transactions.h"
 
+#include "rendezvous/service/damaged_jobs.h"
 #include "worker/base/clock.h"
 
 #include <stdio.h>
@@ -32,23 +33,23 @@ static struct muster_job *lock_job(struct muster_service *service, const char *n
 }
 
 /* Compares in constant time, so that the time does not show where two tokens differ. */
-static bool token_matches(const struct muster_job *job, const char *token)
+bool muster_token_matches(const char wanted[MUSTER_TOKEN_MAX_BYTES + 1], const char *token)
 {
-    char sent[sizeof job->token] = "";
+    char sent[MUSTER_TOKEN_MAX_BYTES + 1] = "";
     if (token != NULL && strlen(token) < sizeof sent) {
         (void)snprintf(sent, sizeof sent, "%s", token);
     }
     unsigned char differs = 0;
     for (size_t i = 0; i < sizeof sent; i++) {
-        differs |= (unsigned char)(sent[i] ^ job->token[i]);
+        differs |= (unsigned char)(sent[i] ^ wanted[i]);
     }
-    return job->token[0] == '\0' || differs == 0;
+    return wanted[0] == '\0' || differs == 0;
 }
 
 static bool begin(struct muster_rpc_call *call, const char *name, struct muster_job *job,
                   struct muster_transaction *ret_transaction)
 {
-    if (!token_matches(job, call->request->token)) {
+    if (!muster_token_matches(job->token, call->request->token)) {
         call->response = muster_rpc_response_error(
             MUSTER_RPC_UNAUTHENTICATED, "job %s: %s", name,
             call->request->token == NULL ? "needs a token, and the request has none"
@@ -65,6 +66,9 @@ bool muster_transaction_begin(struct muster_rpc_call *call, const char *name,
                               struct muster_transaction *ret_transaction)
 {
     struct muster_job *job = lock_job(call->service, name, NULL);
+    if (job == NULL && muster_damaged_jobs_refuse(call, name)) {
+        return false;
+    }
     if (job == NULL) {
         call->response =
             muster_rpc_response_error(MUSTER_RPC_NOT_FOUND, "job %s is not known here", name);
@@ -76,6 +80,9 @@ bool muster_transaction_begin(struct muster_rpc_call *call, const char *name,
 bool muster_transaction_begin_or_create(struct muster_rpc_call *call, const char *name,
                                         struct muster_transaction *ret_transaction)
 {
+    if (muster_damaged_jobs_refuse(call, name)) {
+        return false;
+    }
     struct muster_job *job = lock_job(call->service, name, call);
     return job != NULL && begin(call, name, job, ret_transaction);
 }

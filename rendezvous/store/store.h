@@ -28,12 +28,16 @@ struct muster_store_job {
 };
 
 /* Called by load for each job, then for its events by sequence, then for its values. The first
- * status that is not MUSTER_OK ends the load and becomes its result. */
+ * status that is not MUSTER_OK ends the load and becomes its result. A row that is not as it was
+ * written is not passed on: damaged is called instead, and then nothing more of that job. */
 struct muster_store_reader {
     muster_status (*job)(void *user, const struct muster_store_job *job);
     muster_status (*event)(void *user, uint64_t sequence, const char *text, size_t size_bytes);
     muster_status (*value)(void *user, uint64_t generation, const char *key, const void *value,
                            size_t size_bytes);
+    /* what names the row and says what is wrong. If the job's own row is damaged, job was not
+     * called, and any text of *job may be wrong. */
+    muster_status (*damaged)(void *user, const struct muster_store_job *job, const char *what);
     void *user;
 };
 

@@ -179,10 +179,19 @@ static muster_status record_value(void *user, uint64_t generation, const char *k
     return MUSTER_OK;
 }
 
+static muster_status record_damaged(void *user, const struct muster_store_job *job,
+                                    const char *what)
+{
+    (void)user;
+    fail_msg("job %s: %s", job->name, what);
+    return MUSTER_OK;
+}
+
 static void expect_content(struct muster_store *store, const char *content)
 {
     struct recorded found = {0};
-    const struct muster_store_reader reader = {record_job, record_event, record_value, &found};
+    const struct muster_store_reader reader = {record_job, record_event, record_value,
+                                               record_damaged, &found};
     assert_int_equal(store->ops->load(store, &reader), MUSTER_OK);
     assert_string_equal(found.text, content);
 }
@@ -283,7 +292,8 @@ static void a_full_disk_is_reported_and_harms_nothing(void **state)
     assert_int_equal(WIFEXITED(how) ? WEXITSTATUS(how) : -1, 0);
     struct muster_store *store = open_store();
     struct contents contents = {0};
-    const struct muster_store_reader reader = {count_job, count_event, record_value, &contents};
+    const struct muster_store_reader reader = {count_job, count_event, record_value, record_damaged,
+                                               &contents};
     assert_int_equal(store->ops->load(store, &reader), MUSTER_OK);
     assert_true(contents.whole && contents.count > 10);
     assert_string_equal(contents.last, "after");
