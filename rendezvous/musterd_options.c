@@ -20,6 +20,8 @@ enum {
     KEY_SUSPECT,
     KEY_KEEP,
     KEY_PORT_FILE,
+    KEY_TOKENS,
+    KEY_INSECURE,
     KEY_LOG,
     KEY_LOG_FORMAT,
 };
@@ -28,7 +30,8 @@ static const char doc[] =
     "The rendezvous service of Muster: decides who is in a job, and with which rank."
     "\vEvery option is also an environment variable: MUSTERD_LISTEN for --listen, MUSTERD_HOLD_MS "
     "for --hold-ms, and so on; MUSTER_LOG for --log. The command line takes precedence.\n\n"
-    "SIGTERM and Ctrl-C end the server after it has answered every held request.\n";
+    "SIGTERM and Ctrl-C end the server after it has answered every held request. SIGHUP makes it "
+    "read the file of tokens again.\n";
 
 static const struct argp_option rows[] = {
     {"listen", 'l', "ADDRESS:PORT", 0,
@@ -39,6 +42,13 @@ static const struct argp_option rows[] = {
      1},
     {"port-file", KEY_PORT_FILE, "FILE", 0, "Write the port into this file once the server listens",
      1},
+    {"tokens", KEY_TOKENS, "FILE", 0,
+     "Serve only those who have a token of this file: lines of `worker TOKEN', `viewer TOKEN' or "
+     "`admin TOKEN'. MUSTERD_WORKER_TOKEN, MUSTERD_VIEWER_TOKEN and MUSTERD_ADMIN_TOKEN add one "
+     "each",
+     1},
+    {"insecure", KEY_INSECURE, NULL, 0,
+     "Start although other machines reach the address, and anybody there may do anything", 1},
     {"log", KEY_LOG, "LEVEL", 0, "error, warn, info or debug [default: warn]", 1},
     {"log-format", KEY_LOG_FORMAT, "FORMAT", 0,
      "text, or json: one object a line, with its time [default: text]", 1},
@@ -110,6 +120,12 @@ static error_t set_option(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_PORT_FILE:
         options->port_file = text;
+        return 0;
+    case KEY_TOKENS:
+        options->tokens = text;
+        return 0;
+    case KEY_INSECURE:
+        options->insecure = true;
         return 0;
     case KEY_LOG:
         options->log = text;
@@ -191,7 +207,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_INIT: /* the command line comes later and takes precedence */
         for (const struct argp_option *row = rows; row->name != NULL; row++) {
             char *value = from_environment(row);
-            if (value != NULL && value[0] != '\0') {
+            bool off = row->arg == NULL && value != NULL && strcmp(value, "0") == 0;
+            if (value != NULL && value[0] != '\0' && !off) {
                 (void)set_option(row->key, value, state);
             }
         }

@@ -8,6 +8,8 @@ struct muster_musterd_options {
     const char *listen;
     const char *store;     /* "memory", or a path */
     const char *port_file; /* NULL: none */
+    const char *tokens;    /* a file; NULL: none */
+    bool insecure;         /* off loopback, too, without tokens and without TLS */
     const char *log;       /* NULL: MUSTER_LOG, or "warn" */
     bool log_json;
     struct muster_service_config service;

@@ -92,6 +92,9 @@ static enum MHD_Result send_response(const struct muster_http_request *request, 
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW,
                                       request->horovod_path != NULL ? "GET, PUT, DELETE" : "POST");
     }
+    if (http == MHD_HTTP_UNAUTHORIZED) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    }
     if (http == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
         (void)MHD_add_response_header(response, "Accept-Post", "application/json");
     }
@@ -148,6 +151,7 @@ static bool call_service(struct muster_http_request *request,
     const struct muster_rpc_request rpc = {
         .method = request->method,
         .token = request->token,
+        .rights = request->rights,
         .body = request->body != NULL ? request->body : "",
         .size_bytes = request->size_bytes,
         .timeout_ms = request->timeout_ms,
@@ -177,7 +181,6 @@ static void run_queued(struct muster_queued *queued)
 static enum MHD_Result call(struct muster_http_request *request)
 {
     request->stage = MUSTER_HTTP_CALLED;
-    request->token = muster_http_token(request->connection);
     request->timeout_ms = muster_http_timeout_ms(request->connection);
     request->held.respond = respond_held;
     request->queued.run = run_queued;
@@ -246,6 +249,18 @@ static struct muster_http_request *create_request(struct muster_http *http,
 }
 
 /* By the path: a request of Horovod's, a page, or a method of the service. */
+static struct muster_http_refusal check_path(struct muster_http_request *request, const char *url,
+                                             const char *http_method)
+{
+    struct MHD_Connection *connection = request->connection;
+    if (request->http->horovod != NULL && muster_horovod_path_is(url)) {
+        return muster_http_check_horovod(connection, url, http_method, request);
+    }
+    return muster_http_check_page(url, http_method, request)
+               ? (struct muster_http_refusal){0}
+               : muster_http_check_head(connection, url, http_method, request);
+}
+
 static struct muster_http_refusal check_head(struct muster_http_request *request, const char *url,
                                              const char *http_method, const char *version)
 {
@@ -254,12 +269,9 @@ static struct muster_http_refusal check_head(struct muster_http_request *request
     if (refusal.http != 0) {
         return refusal;
     }
-    if (request->http->horovod != NULL && muster_horovod_path_is(url)) {
-        return muster_http_check_horovod(connection, url, http_method, request);
-    }
-    return muster_http_check_page(url, http_method, request)
-               ? refusal
-               : muster_http_check_head(connection, url, http_method, request);
+    muster_http_find_tokens(connection, url, request);
+    refusal = check_path(request, url, http_method);
+    return refusal.http != 0 ? refusal : muster_http_check_rights(connection, request);
 }
 
 /* libmicrohttpd calls this once for the head of a request, for each piece of its body, at its end,
@@ -416,6 +428,7 @@ muster_status muster_http_start(const struct muster_http_config *config,
     }
     http->service = service;
     http->horovod = config->horovod;
+    http->access = config->access;
     http->transfer_timeout_ms = config->transfer_timeout_ms;
     muster_mutex_init(&http->mutex);
     muster_condition_init(&http->idle);

@@ -22,8 +22,11 @@ enum {
 
 struct muster_horovod;
 
+struct muster_access;
+
 struct muster_http_config {
-    int listen_fd; /* taken */
+    int listen_fd;                /* taken */
+    struct muster_access *access; /* borrowed until stop; NULL: everybody is let in */
     uint32_t transfer_timeout_ms;
     struct muster_horovod *horovod; /* borrowed until stop; NULL: its paths are not served */
 };

@@ -48,7 +48,7 @@ static bool token_matches(const struct muster_job *job, const char *token)
 static bool begin(struct muster_rpc_call *call, const char *name, struct muster_job *job,
                   struct muster_transaction *ret_transaction)
 {
-    if (!token_matches(job, call->request->token)) {
+    if (!call->needs_no_token && !token_matches(job, call->request->token)) {
         call->response = muster_rpc_response_error(
             MUSTER_RPC_UNAUTHENTICATED, "job %s: %s", name,
             call->request->token == NULL ? "needs a token, and the request has none"
