@@ -60,11 +60,13 @@ static muster_status start(const struct muster_musterd_options *options, struct 
     TRY(muster_store_open(options->store, &musterd->store));
     TRY(muster_service_create(&options->service, musterd->store, &musterd->service));
     TRY(muster_horovod_create(NULL, &musterd->horovod));
-    const struct muster_http_config config = {.listen_fd = listen_fd,
-                                              .access = musterd->access,
-                                              .transfer_timeout_ms =
-                                                  MUSTER_HTTP_TRANSFER_TIMEOUT_MS,
-                                              .horovod = musterd->horovod};
+    const struct muster_http_config config = {
+        .listen_fd = listen_fd,
+        .access = musterd->access,
+        .transfer_timeout_ms = MUSTER_HTTP_TRANSFER_TIMEOUT_MS,
+        .connections_max = options->connections_max,
+        .connections_per_address = options->connections_per_address,
+        .horovod = musterd->horovod};
     int bound_fd = TAKE_FD(listen_fd);
     TRY(muster_http_start(&config, musterd->service, &musterd->http));
     return announce(options, bound_fd);

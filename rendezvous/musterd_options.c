@@ -1,6 +1,7 @@
 /* musterd's options with argp: one row an option, and what contradicts each other. */
 #include "rendezvous/musterd_options.h"
 
+#include "rendezvous/http/http.h"
 #include "worker/base/log.h"
 #include "worker/base/option_parse.h"
 
@@ -19,6 +20,10 @@ enum {
     KEY_ARRIVE,
     KEY_SUSPECT,
     KEY_KEEP,
+    KEY_JOBS,
+    KEY_ADDRESS_JOBS,
+    KEY_CONNECTIONS,
+    KEY_ADDRESS_CONNECTIONS,
     KEY_PORT_FILE,
     KEY_TOKENS,
     KEY_INSECURE,
@@ -63,6 +68,15 @@ static const struct argp_option rows[] = {
      "How long a suspected member has to give a sign of life [default: 2000]", 2},
     {"keep-ended-ms", KEY_KEEP, "MS", 0, "How long an ended job is still shown [default: 3600000]",
      2},
+    {"max-jobs", KEY_JOBS, "N", 0, "Jobs at a time [default: 1024]", 3},
+    {"max-jobs-per-address", KEY_ADDRESS_JOBS, "N", 0,
+     "Jobs that callers at one address may make without a token of the server [default: 256]", 3},
+    {"max-connections", KEY_CONNECTIONS, "N", 0,
+     "Connections at a time; fewer if the process may not open so many files [default: 16384]", 3},
+    {"max-connections-per-address", KEY_ADDRESS_CONNECTIONS, "N", 0,
+     "Connections of one address without a request in progress and without a token of the server; "
+     "a new one closes the oldest [default: 1024, and no limit for this machine]",
+     3},
     {0},
 };
 
@@ -72,16 +86,20 @@ static const struct {
     uint32_t least, most;
     size_t offset;
 } numbers[] = {
-#define NUMBER(key, least, most, member)                                          \
-    {                                                                             \
-        key, least, most, offsetof(struct muster_musterd_options, service.member) \
+#define NUMBER(key, least, most, member)                                  \
+    {                                                                     \
+        key, least, most, offsetof(struct muster_musterd_options, member) \
     }
-    NUMBER(KEY_HOLD, 1, MUSTER_HOLD_MAX_MS, hold_ms),
-    NUMBER(KEY_LEASE, 1, DAY_MS, settings.lease_ms),
-    NUMBER(KEY_SETTLE, 0, DAY_MS, settings.settle_ms),
-    NUMBER(KEY_ARRIVE, 1, DAY_MS, settings.arrive_ms),
-    NUMBER(KEY_SUSPECT, 1, DAY_MS, settings.suspect_ms),
-    NUMBER(KEY_KEEP, 0, DAY_MS, keep_ended_ms),
+    NUMBER(KEY_HOLD, 1, MUSTER_HOLD_MAX_MS, service.hold_ms),
+    NUMBER(KEY_LEASE, 1, DAY_MS, service.settings.lease_ms),
+    NUMBER(KEY_SETTLE, 0, DAY_MS, service.settings.settle_ms),
+    NUMBER(KEY_ARRIVE, 1, DAY_MS, service.settings.arrive_ms),
+    NUMBER(KEY_SUSPECT, 1, DAY_MS, service.settings.suspect_ms),
+    NUMBER(KEY_KEEP, 0, DAY_MS, service.keep_ended_ms),
+    NUMBER(KEY_JOBS, 1, MUSTER_JOBS_MAX, service.jobs_max),
+    NUMBER(KEY_ADDRESS_JOBS, 1, MUSTER_JOBS_MAX, service.jobs_per_address),
+    NUMBER(KEY_CONNECTIONS, 64, MUSTER_HTTP_CONNECTIONS_MAX, connections_max),
+    NUMBER(KEY_ADDRESS_CONNECTIONS, 1, MUSTER_HTTP_CONNECTIONS_MAX, connections_per_address),
 #undef NUMBER
 };
 
@@ -229,8 +247,9 @@ void muster_musterd_options_parse(int argc, char **argv, struct muster_musterd_o
     static const struct argp argp = {rows, parse, NULL, doc, NULL, NULL, NULL};
     argp_program_version = "musterd " MUSTER_VERSION;
     argp_err_exit_status = USAGE_STATUS;
-    *ret_options =
-        (struct muster_musterd_options){.listen = "127.0.0.1:7070", .store = "musterd.db"};
+    *ret_options = (struct muster_musterd_options){.listen = "127.0.0.1:7070",
+                                                   .store = "musterd.db",
+                                                   .connections_max = MUSTER_HTTP_CONNECTIONS_MAX};
     muster_service_config_init(&ret_options->service);
     (void)argp_parse(&argp, argc, argv, 0, NULL, ret_options);
 }

@@ -43,6 +43,7 @@ void muster_http_find_tokens(struct MHD_Connection *connection, const char *url,
     if (muster_horovod_path_is(url) && path_secret(url, secret)) {
         request->rights |= muster_access_rights(access, secret);
     }
+    request->trusted = request->rights != 0;
 }
 
 static struct muster_http_refusal refuse(enum muster_rpc_code code, const char *what)

@@ -49,6 +49,7 @@ struct muster_http_request {
     enum muster_rpc_method method;
     bool is_get;
     unsigned rights;   /* of enum muster_right */
+    bool trusted;      /* it has a token of the server */
     const char *token; /* of a job; borrowed from the head; NULL: none */
     uint32_t timeout_ms;
     bool is_page; /* its path is no method's: page */
@@ -84,8 +85,17 @@ enum MHD_Result muster_http_send_page(struct muster_http_request *request);
 uint64_t muster_http_body_length(struct MHD_Connection *connection);
 /* Of a body that is too long. */
 struct muster_http_refusal muster_http_refuse_body(void);
+/* Of a body beside too many others that are not answered yet. */
+struct muster_http_refusal muster_http_refuse_crowd(void);
 /* Of a body that a GET has. */
 struct muster_http_refusal muster_http_refuse_get_body(void);
+
+/* Adds a piece to the body. The body of a refused request is read and dropped up to a limit,
+ * because a client reads the response only after it has sent its body. False: the connection is to
+ * be closed. */
+bool muster_http_append_body(struct muster_http_request *request, const char *data,
+                             size_t size_bytes);
+void muster_http_drop_body(struct muster_http_request *request);
 
 /* Sets request->body, which is NULL, from the query of a GET. */
 struct muster_http_refusal muster_http_read_query(struct MHD_Connection *connection,

@@ -9,6 +9,8 @@
 struct muster_held_request;
 struct muster_service;
 
+enum { MUSTER_QUOTA_ADDRESS_SIZE = 48 }; /* a numeric address, terminator */
+
 /* What the sender of a request may do; http/access.c has the rights of each role. */
 enum muster_right {
     MUSTER_RIGHT_WORK = 1, /* call the methods of a job whose token it has */
@@ -19,9 +21,10 @@ enum muster_right {
 
 struct muster_rpc_request {
     enum muster_rpc_method method;
-    const char *token; /* of the Authorization header; NULL: none */
-    unsigned rights;   /* of enum muster_right; that the method needs them was checked before */
-    const char *body;  /* JSON; not terminated */
+    const char *token;   /* of the Authorization header; NULL: none */
+    const char *address; /* of a stranger, for limits; NULL: the sender is none */
+    unsigned rights;     /* of enum muster_right; that the method needs them was checked before */
+    const char *body;    /* JSON; not terminated */
     size_t size_bytes;
     uint32_t timeout_ms; /* the client waits no longer than this; UINT32_MAX: no limit */
 };

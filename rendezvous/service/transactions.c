@@ -1,6 +1,7 @@
 /* Job transactions, and the requests that are held and answered in them. */
 #include "rendezvous/service/transactions.h"
 
+#include "rendezvous/service/quotas.h"
 #include "worker/base/clock.h"
 
 #include <stdio.h>
@@ -99,6 +100,7 @@ void muster_transaction_end(struct muster_transaction *transaction)
 {
     transaction->job->removed = transaction->job->removed || transaction->job->event_count == 0;
     uint64_t written = transaction->job->written;
+    muster_quotas_count_values(transaction->service, transaction->job);
     if (transaction->call != NULL) {
         transaction->call->written = written;
     }
