@@ -1,6 +1,7 @@
 /* musterd: the rendezvous service as a program. Starts store, service and HTTP, waits for a signal,
  * and stops them in reverse order. */
 #include "rendezvous/horovod/horovod.h"
+#include "rendezvous/http/access.h"
 #include "rendezvous/http/http.h"
 #include "rendezvous/http/listen.h"
 #include "rendezvous/musterd_log.h"
@@ -15,6 +16,7 @@
 
 /* In the order of the start. */
 struct musterd {
+    struct muster_access *access;
     struct muster_store *store;
     struct muster_service *service;
     struct muster_horovod *horovod;
@@ -36,17 +38,35 @@ static muster_status announce(const struct muster_musterd_options *options, int 
     return MUSTER_OK;
 }
 
+/* Who can reach the port could end every job: nobody opens it to a network by accident. */
+static muster_status refuse_open_port(const struct muster_musterd_options *options, int listen_fd,
+                                      struct muster_access *access)
+{
+    if (options->insecure || muster_listen_is_local(listen_fd) || muster_access_guards(access)) {
+        return MUSTER_OK;
+    }
+    return muster_error_set(MUSTER_INVALID,
+                            "--listen %s is reached from other machines, and there is no token: "
+                            "give --tokens FILE or MUSTERD_WORKER_TOKEN, or say --insecure",
+                            options->listen);
+}
+
 static muster_status start(const struct muster_musterd_options *options, struct musterd *musterd)
 {
     AUTO_CLOSE int listen_fd = -1;
+    TRY(muster_access_create(options->tokens, &musterd->access));
     TRY(muster_listen_open(options->listen, &listen_fd));
+    TRY(refuse_open_port(options, listen_fd, musterd->access));
     TRY(muster_store_open(options->store, &musterd->store));
     TRY(muster_service_create(&options->service, musterd->store, &musterd->service));
     TRY(muster_horovod_create(NULL, &musterd->horovod));
-    const struct muster_http_config config = {.listen_fd = listen_fd,
-                                              .transfer_timeout_ms =
-                                                  MUSTER_HTTP_TRANSFER_TIMEOUT_MS,
-                                              .horovod = musterd->horovod};
+    const struct muster_http_config config = {
+        .listen_fd = listen_fd,
+        .access = musterd->access,
+        .transfer_timeout_ms = MUSTER_HTTP_TRANSFER_TIMEOUT_MS,
+        .connections_max = options->connections_max,
+        .connections_per_address = options->connections_per_address,
+        .horovod = musterd->horovod};
     int bound_fd = TAKE_FD(listen_fd);
     TRY(muster_http_start(&config, musterd->service, &musterd->http));
     return announce(options, bound_fd);
@@ -58,12 +78,25 @@ static void stop(struct musterd *musterd)
     muster_horovod_destroy(musterd->horovod);
     muster_service_destroy(musterd->service);
     muster_store_close(musterd->store);
+    muster_access_destroy(musterd->access);
 }
 
-static void wait_for_signal(const sigset_t *signals)
+static void reload(struct musterd *musterd)
+{
+    if (muster_access_reload(musterd->access) == MUSTER_OK) {
+        muster_log(MUSTER_LOG_INFO, "tokens were read again");
+    } else {
+        muster_log(MUSTER_LOG_ERROR, "%s; the tokens stay as they were", muster_last_error());
+    }
+}
+
+static void wait_for_signal(struct musterd *musterd, const sigset_t *signals)
 {
     int number = 0;
-    while (sigwait(signals, &number) != 0) {
+    while (sigwait(signals, &number) != 0 || number == SIGHUP) {
+        if (number == SIGHUP) {
+            reload(musterd);
+        }
     }
     muster_log(MUSTER_LOG_INFO, "ending: %s", strsignal(number));
 }
@@ -85,13 +118,14 @@ int main(int argc, char **argv)
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGHUP);
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f the store fails as on a full disk */
     struct musterd musterd = {0};
     muster_status status = start(&options, &musterd);
     if (status == MUSTER_OK) {
-        wait_for_signal(&signals);
+        wait_for_signal(&musterd, &signals);
     } else {
         (void)fprintf(stderr, "musterd: %s\n", muster_last_error());
     }

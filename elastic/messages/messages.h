@@ -18,7 +18,7 @@
 enum {
     MUSTER_BODY_MAX_BYTES = 256 * 1024,          /* of a request */
     MUSTER_RESPONSE_MAX_BYTES = 8 * 1024 * 1024, /* of a response */
-    MUSTER_TOKEN_MAX_BYTES = 128,                /* of a job's token */
+    MUSTER_TOKEN_MAX_BYTES = 128,                /* of a job's token, or a server's */
     MUSTER_LINK_TOKEN_SIZE = 33,                 /* 16 random bytes as hex, terminator */
     MUSTER_KEY_MAX_BYTES = 255,
     MUSTER_VALUE_MAX_BYTES = 64 * 1024,
@@ -30,6 +30,9 @@ enum {
     MUSTER_MISSING_SIZE = 128,
     MUSTER_JSON_DEPTH_MAX = 16,
 };
+
+/* The header of a request that has a token of the server, beside that of a job in Authorization. */
+#define MUSTER_SERVER_TOKEN_HEADER "Muster-Server-Token"
 
 /* gRPC's canonical codes, as far as Muster uses them. */
 enum muster_rpc_code {

@@ -101,6 +101,20 @@ muster_status muster_listen_describe(int fd, char ret_address[MUSTER_LISTEN_ADDR
     return MUSTER_OK;
 }
 
+bool muster_listen_is_local(int fd)
+{
+    struct sockaddr_storage bound = {0};
+    socklen_t size = sizeof bound;
+    if (getsockname(fd, (struct sockaddr *)&bound, &size) != 0) {
+        return false;
+    }
+    if (bound.ss_family == AF_INET) {
+        return ntohl(((const struct sockaddr_in *)&bound)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    return bound.ss_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)&bound)->sin6_addr);
+}
+
 muster_status muster_listen_write_port(const char *path, uint16_t port)
 {
     char draft[PATH_MAX];

@@ -2,6 +2,7 @@
 #include "rendezvous/service/transactions.h"
 
 #include "rendezvous/service/damaged_jobs.h"
+#include "rendezvous/service/quotas.h"
 #include "worker/base/clock.h"
 
 #include <stdio.h>
@@ -49,7 +50,7 @@ bool muster_token_matches(const char wanted[MUSTER_TOKEN_MAX_BYTES + 1], const c
 static bool begin(struct muster_rpc_call *call, const char *name, struct muster_job *job,
                   struct muster_transaction *ret_transaction)
 {
-    if (!muster_token_matches(job->token, call->request->token)) {
+    if (!call->needs_no_token && !muster_token_matches(job->token, call->request->token)) {
         call->response = muster_rpc_response_error(
             MUSTER_RPC_UNAUTHENTICATED, "job %s: %s", name,
             call->request->token == NULL ? "needs a token, and the request has none"
@@ -106,6 +107,7 @@ void muster_transaction_end(struct muster_transaction *transaction)
 {
     transaction->job->removed = transaction->job->removed || transaction->job->event_count == 0;
     uint64_t written = transaction->job->written;
+    muster_quotas_count_values(transaction->service, transaction->job);
     if (transaction->call != NULL) {
         transaction->call->written = written;
     }

@@ -128,6 +128,9 @@ settle-ms 200
 arrive-ms 30000
 suspect-ms 2000
 keep-ended-ms 3600000
+max-jobs 1024
+max-jobs-per-address 256
+max-connections 16384
 END
 grep -q -- --port-file=FILE "$folder/help" || fail "$(cat "$folder/help")"
 

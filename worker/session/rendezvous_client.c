@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
@@ -133,26 +134,32 @@ static bool add_header(struct muster_client *client, const char *line)
     return longer != NULL;
 }
 
+/* Adds a header with a token, if there is one. what: for the error text. */
+static muster_status add_token(struct muster_client *client, const char *header, const char *token,
+                               const char *what)
+{
+    size_t length = token != NULL ? strlen(token) : 0;
+    for (size_t i = 0; i < length; i++) {
+        if (length > MUSTER_TOKEN_MAX_BYTES || token[i] <= ' ' || token[i] > '~') {
+            return muster_error_set(MUSTER_INVALID,
+                                    "%s: must be 1 to %d printable characters without spaces", what,
+                                    MUSTER_TOKEN_MAX_BYTES);
+        }
+    }
+    char line[MUSTER_TOKEN_MAX_BYTES + 64];
+    (void)snprintf(line, sizeof line, "%s%s", header, length > 0 ? token : "");
+    return length == 0 || add_header(client, line) ? MUSTER_OK
+                                                   : muster_error_set(MUSTER_FATAL, "no memory");
+}
+
 static muster_status add_headers(struct muster_client *client, const char *token)
 {
     bool added =
         add_header(client, "Content-Type: application/json") &&
         add_header(client, "Connect-Protocol-Version: 1") &&
         add_header(client, "Expect:"); /* no "Expect: 100-continue", which costs a round trip */
-    if (token != NULL && token[0] != '\0') {
-        size_t length = strlen(token);
-        for (size_t i = 0; i < length; i++) {
-            if (length > MUSTER_TOKEN_MAX_BYTES || token[i] <= ' ' || token[i] > '~') {
-                return muster_error_set(
-                    MUSTER_INVALID, "token: must be 1 to %d printable characters without spaces",
-                    MUSTER_TOKEN_MAX_BYTES);
-            }
-        }
-        char line[MUSTER_TOKEN_MAX_BYTES + 64];
-        (void)snprintf(line, sizeof line, "Authorization: Bearer %s", token);
-        added = added && add_header(client, line);
-    }
-    return added ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "no memory");
+    TRY(added ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "no memory"));
+    return add_token(client, "Authorization: Bearer ", token, "token");
 }
 
 static size_t append_body(char *data, size_t size, size_t count, void *user)
@@ -226,6 +233,49 @@ muster_status muster_client_create(const char *url, const char *token,
     }
     *ret_client = client;
     return MUSTER_OK;
+}
+
+static bool is_given(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+/* libcurl reads files when it connects; a file that is not there is an error at once. */
+static muster_status use_file(struct muster_client *client, CURLoption option, const char *path,
+                              const char *what)
+{
+    if (!is_given(path)) {
+        return MUSTER_OK;
+    }
+    if (access(path, R_OK) != 0) {
+        return muster_error_errno(MUSTER_INVALID, "%s %s", what, path);
+    }
+    return curl_easy_setopt(client->easy, option, path) == CURLE_OK
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL, "libcurl: %s cannot be set", what);
+}
+
+/* An empty pass phrase: a worker cannot prompt for one. */
+muster_status muster_client_secure(struct muster_client *client,
+                                   const struct muster_client_security *security)
+{
+    if (is_given(security->certificate) != is_given(security->key)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "MUSTER_RENDEZVOUS_CERTIFICATE and MUSTER_RENDEZVOUS_KEY are given "
+                                "both or not at all, and only the %s is",
+                                is_given(security->key) ? "key" : "certificate");
+    }
+    TRY(add_token(client, MUSTER_SERVER_TOKEN_HEADER ": ", security->server_token,
+                  "server token (MUSTER_SERVER_TOKEN)"));
+    TRY(use_file(client, CURLOPT_CAINFO, security->authority,
+                 "authority (MUSTER_RENDEZVOUS_AUTHORITY)"));
+    TRY(use_file(client, CURLOPT_SSLCERT, security->certificate,
+                 "certificate (MUSTER_RENDEZVOUS_CERTIFICATE)"));
+    TRY(use_file(client, CURLOPT_SSLKEY, security->key, "key (MUSTER_RENDEZVOUS_KEY)"));
+    return curl_easy_setopt(client->easy, CURLOPT_KEYPASSWD, "") == CURLE_OK &&
+                   curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, client->headers) == CURLE_OK
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL, "libcurl: no memory");
 }
 
 void muster_client_destroy(struct muster_client *client)
