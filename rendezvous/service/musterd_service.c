@@ -105,9 +105,8 @@ static void respond_to_all(struct muster_transaction *transaction, void *user)
 {
     (void)user;
     struct muster_held_requests *requests = &transaction->job->held_requests;
-    while (requests->members != NULL || requests->waits != NULL) {
-        struct muster_held_request *held =
-            requests->members != NULL ? requests->members : requests->waits;
+    struct muster_held_request *held = NULL;
+    while ((held = muster_held_requests_first(requests)) != NULL) {
         muster_transaction_respond(
             transaction, held,
             muster_rpc_response_error(MUSTER_RPC_UNAVAILABLE, "musterd is ending"));

@@ -196,19 +196,12 @@ void muster_transaction_respond_ready_waits(struct muster_transaction *transacti
     respond_ready(transaction, transaction->job->held_requests.waits);
 }
 
-static void expire(struct muster_transaction *transaction, struct muster_held_request *list,
-                   int64_t now_ns)
-{
-    struct muster_held_request *next;
-    for (struct muster_held_request *held = list; held != NULL && held->deadline_ns <= now_ns;
-         held = next) {
-        next = held->next;
-        muster_transaction_respond(transaction, held, held->kind->expire(transaction, held));
-    }
-}
-
 void muster_transaction_expire(struct muster_transaction *transaction, int64_t now_ns)
 {
-    expire(transaction, transaction->job->held_requests.members, now_ns);
-    expire(transaction, transaction->job->held_requests.waits, now_ns);
+    const struct muster_held_requests *requests = &transaction->job->held_requests;
+    struct muster_held_request *held = muster_held_requests_first(requests);
+    while (held != NULL && held->deadline_ns <= now_ns) {
+        muster_transaction_respond(transaction, held, held->kind->expire(transaction, held));
+        held = muster_held_requests_first(requests);
+    }
 }
