@@ -12,11 +12,13 @@ enum {
     REMOVE_RETRY_MS = 1000, /* between attempts to remove an ended job from the store */
     KEEP_ENDED_MS = 3600 * 1000,
     HOLD_MS = 1000,
+    WATCH_MS = 30000,
 };
 
 void muster_service_config_init(struct muster_service_config *config)
 {
-    *config = (struct muster_service_config){.hold_ms = HOLD_MS, .keep_ended_ms = KEEP_ENDED_MS};
+    *config = (struct muster_service_config){
+        .hold_ms = HOLD_MS, .watch_ms = WATCH_MS, .keep_ended_ms = KEEP_ENDED_MS};
     muster_job_settings_init(&config->settings);
 }
 
