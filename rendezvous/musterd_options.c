@@ -15,6 +15,7 @@ enum {
     USAGE_STATUS = 2,
     DAY_MS = 24 * 60 * 60 * 1000,
     KEY_HOLD = 0x100, /* above the characters: these have no short form */
+    KEY_WATCH,
     KEY_LEASE,
     KEY_SETTLE,
     KEY_ARRIVE,
@@ -57,9 +58,12 @@ static const struct argp_option rows[] = {
     {"log", KEY_LOG, "LEVEL", 0, "error, warn, info or debug [default: warn]", 1},
     {"log-format", KEY_LOG_FORMAT, "FORMAT", 0,
      "text, or json: one object a line, with its time [default: text]", 1},
-    {"hold-ms", KEY_HOLD, "MS", 0, "How long a Join or Watch is held [default: 1000]", 2},
+    {"hold-ms", KEY_HOLD, "MS", 0, "How long a Join is held [default: 1000]", 2},
+    {"watch-ms", KEY_WATCH, "MS", 0, "How long a Watch is held in quiet times [default: 30000]", 2},
     {"lease-ms", KEY_LEASE, "MS", 0,
-     "A member without a sign of life for so long is dead [default: 5000]", 2},
+     "A member without a sign of life, and without a held Watch, for so long is dead [default: "
+     "5000]",
+     2},
     {"settle-ms", KEY_SETTLE, "MS", 0,
      "How long a generation waits for more newcomers after the last one [default: 200]", 2},
     {"arrive-ms", KEY_ARRIVE, "MS", 0,
@@ -91,6 +95,7 @@ static const struct {
         key, least, most, offsetof(struct muster_musterd_options, member) \
     }
     NUMBER(KEY_HOLD, 1, MUSTER_HOLD_MAX_MS, service.hold_ms),
+    NUMBER(KEY_WATCH, 1, MUSTER_HOLD_MAX_MS, service.watch_ms),
     NUMBER(KEY_LEASE, 1, DAY_MS, service.settings.lease_ms),
     NUMBER(KEY_SETTLE, 0, DAY_MS, service.settings.settle_ms),
     NUMBER(KEY_ARRIVE, 1, DAY_MS, service.settings.arrive_ms),

@@ -167,12 +167,20 @@ struct muster_leave_request {
     char why[MUSTER_WHY_SIZE];
 };
 
+enum muster_report_kind {
+    MUSTER_REPORT_UNSPECIFIED = 0,
+    MUSTER_REPORT_RESET = 1,       /* the kernel closed a link to it, or a new dial was refused */
+    MUSTER_REPORT_UNREACHABLE = 2, /* dials get no answer */
+    MUSTER_REPORT_WAITING = 3,     /* it keeps the reporter waiting */
+};
+
 struct muster_report_request {
     char job[MUSTER_JOB_NAME_SIZE];
     char member[MUSTER_UUID_SIZE];
     uint64_t generation;
     uint32_t suspect;
     char why[MUSTER_WHY_SIZE];
+    enum muster_report_kind kind;
 };
 
 struct muster_resize_request {

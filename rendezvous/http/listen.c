@@ -2,6 +2,7 @@
 #include "rendezvous/http/listen.h"
 
 #include "worker/base/cleanup.h"
+#include "worker/base/keepalive.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -47,6 +48,7 @@ static int open_one(const struct addrinfo *info)
         return -1;
     }
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    (void)muster_keepalive_set(fd); /* connections inherit it: a host that is gone is noticed */
     if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, MUSTER_LISTEN_BACKLOG) != 0) {
         return -1;
     }

@@ -37,6 +37,7 @@ void muster_job_destroy(struct muster_job *job)
         return;
     }
     muster_formed_destroy(job->formed);
+    muster_held_requests_finish(&job->held_requests);
     muster_values_finish(&job->values);
     muster_membership_destroy(job->membership);
     (void)pthread_mutex_destroy(&job->mutex);

@@ -18,6 +18,11 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+enum {
+    MUSTER_CHECKS_PER_LEASE =
+        4, /* while a lease runs, so that a pause of half a lease is noticed */
+};
+
 struct muster_quota;
 
 struct muster_job {
@@ -37,6 +42,8 @@ struct muster_job {
     int64_t origin_ms;    /* the job's clock is the machine's minus this */
     bool restart_pending; /* the server was stopped: fresh leases come before any verdict */
     int64_t ended_ns;     /* when the server saw that the job had ended; 0: it has not */
+    int64_t asked_ns;     /* when members were asked last whether they live; 0: never */
+    int64_t ask_pause_ns; /* the shortest time until they are asked again */
     uint64_t written;     /* the ticket of its last write (commits.h) */
     uint64_t event_count; /* events and snapshot records in the store */
     uint64_t compact_at;  /* the event_count at which a snapshot replaces the events */

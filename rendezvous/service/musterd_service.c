@@ -15,11 +15,13 @@ enum {
     REMOVE_RETRY_MS = 1000, /* between attempts to remove an ended job from the store */
     KEEP_ENDED_MS = 3600 * 1000,
     HOLD_MS = 1000,
+    WATCH_MS = 30000,
 };
 
 void muster_service_config_init(struct muster_service_config *config)
 {
     *config = (struct muster_service_config){.hold_ms = HOLD_MS,
+                                             .watch_ms = WATCH_MS,
                                              .jobs_max = MUSTER_JOBS_MAX,
                                              .jobs_per_address = MUSTER_JOBS_PER_ADDRESS,
                                              .keep_ended_ms = KEEP_ENDED_MS};
@@ -127,9 +129,8 @@ static void respond_to_all(struct muster_transaction *transaction, void *user)
 {
     (void)user;
     struct muster_held_requests *requests = &transaction->job->held_requests;
-    while (requests->members != NULL || requests->waits != NULL) {
-        struct muster_held_request *held =
-            requests->members != NULL ? requests->members : requests->waits;
+    struct muster_held_request *held = NULL;
+    while ((held = muster_held_requests_first(requests)) != NULL) {
         muster_transaction_respond(
             transaction, held,
             muster_rpc_response_error(MUSTER_RPC_UNAVAILABLE, "musterd is ending"));

@@ -18,7 +18,8 @@ enum {
 };
 
 struct muster_service_config {
-    uint32_t hold_ms;                    /* how long Join and Watch are held at most */
+    uint32_t hold_ms;                    /* how long a Join is held at most */
+    uint32_t watch_ms;                   /* how long a Watch is */
     uint32_t jobs_max;                   /* at most MUSTER_JOBS_MAX */
     uint32_t jobs_per_address;           /* of strangers */
     uint32_t keep_ended_ms;              /* how long after its end a job is forgotten */

@@ -54,6 +54,10 @@ void muster_transaction_respond_ready(struct muster_transaction *transaction);
 void muster_transaction_respond_ready_member(struct muster_transaction *transaction,
                                              const char *member);
 void muster_transaction_respond_ready_waits(struct muster_transaction *transaction);
+/* Asks the members whether they live: ends every held Watch with what it would say when its time is
+ * over. A living member is back at once; the lease of the others runs. Not more often than once in
+ * a lease; asked again and again, the time between doubles, up to that of a Watch. */
+void muster_transaction_ask(struct muster_transaction *transaction);
 /* Responds to every held request whose time is over at now_ns. */
 void muster_transaction_expire(struct muster_transaction *transaction, int64_t now_ns);
 

@@ -14,6 +14,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/fork_guard.h"
+#include "worker/base/keepalive.h"
 
 enum {
     BACKOFF_BASE_MS = 10,
@@ -28,6 +29,8 @@ struct muster_client {
     CURLM *multi;            /* owns the connection; its wakeup interrupts a call */
     CURL *easy;
     struct curl_slist *headers;
+    muster_client_meanwhile meanwhile; /* or NULL */
+    void *meanwhile_user;
     atomic_bool interrupted;
     /* For the present attempt: */
     char *body; /* owned */
@@ -115,6 +118,9 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
     int fd = MUSTER_GUARDED(
         socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol));
     client->socket_error = fd < 0 ? errno : 0;
+    if (fd >= 0) {
+        (void)muster_keepalive_set(fd); /* a held call notices that the server's host is gone */
+    }
     return fd < 0 ? CURL_SOCKET_BAD : fd;
 }
 
@@ -191,7 +197,6 @@ static bool configure(struct muster_client *client)
            curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, client) == CURLE_OK &&
@@ -316,6 +321,22 @@ static struct attempt attempt_interrupted(const struct muster_client *client)
                           MUSTER_RPC_CANCELED);
 }
 
+void muster_client_set_meanwhile(struct muster_client *client, muster_client_meanwhile meanwhile,
+                                 void *user)
+{
+    client->meanwhile = meanwhile;
+    client->meanwhile_user = user;
+}
+
+/* Blocks until there is something to do for the transfer, or for a while. */
+static void poll_transfer(struct muster_client *client)
+{
+    uint32_t wait_ms =
+        client->meanwhile != NULL ? client->meanwhile(client->meanwhile_user) : POLL_MAX_MS;
+    (void)curl_multi_poll(client->multi, NULL, 0,
+                          wait_ms < POLL_MAX_MS ? (int)wait_ms : POLL_MAX_MS, NULL);
+}
+
 /* Runs the transfer until it ends or the client is interrupted. */
 static CURLcode transfer(struct muster_client *client)
 {
@@ -326,7 +347,7 @@ static CURLcode transfer(struct muster_client *client)
             return CURLE_FAILED_INIT;
         }
         if (running > 0) {
-            (void)curl_multi_poll(client->multi, NULL, 0, POLL_MAX_MS, NULL);
+            poll_transfer(client);
         }
     }
     int left = 0;

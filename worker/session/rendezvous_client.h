@@ -41,6 +41,13 @@ MUSTER_CHECKED muster_status muster_client_secure(struct muster_client *client,
 
 void muster_client_destroy(struct muster_client *client);
 
+/* Called while a call is held, in its thread; it may use other clients. Returns in how many ms it
+ * is to be called again at the latest. */
+typedef uint32_t (*muster_client_meanwhile)(void *user);
+/* Before the first call. NULL: nothing is called. */
+void muster_client_set_meanwhile(struct muster_client *client, muster_client_meanwhile meanwhile,
+                                 void *user);
+
 /* How long a call may take. */
 struct muster_retry_policy {
     uint32_t attempt_ms; /* for one attempt, connect included; longer than the server holds it */

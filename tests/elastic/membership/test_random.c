@@ -3,6 +3,7 @@
  * stored events are replayed, and a generation must form. From time to time a membership restored
  * from a snapshot replaces the membership. MUSTER_SEED=N runs that seed alone.
  */
+#include "elastic/membership/liveness.h"
 #include "elastic/messages/messages.h"
 #include "tests/elastic/membership/drive.h"
 
@@ -297,6 +298,9 @@ static void step_due(struct walk *w)
         bool due = muster_membership_due(w->d.membership, w->d.now_ms, &event);
         describe(w->d.membership, true, after);
         assert_string_equal(w->before, after);
+        assert_true(!due || event.kind != MUSTER_EVENT_DEATH ||
+                    !drive_member(&w->d, event.member).held ||
+                    muster_liveness_verdict_of(event.why) != MUSTER_LIVENESS_LEASE);
         if (!due) {
             break;
         }
@@ -381,6 +385,9 @@ static void do_wait(struct walk *w)
     for (unsigned worker = 0; worker < WORKERS; worker++) {
         if (chance(w, 80)) {
             drive_heartbeat(&w->d, name_worker(w, worker, id));
+        }
+        if (chance(w, 20)) {
+            drive_hold(&w->d, name_worker(w, worker, id), chance(w, 50));
         }
     }
     step_due(w);
