@@ -227,9 +227,10 @@ static struct muster_http_refusal check_path(struct muster_http_request *request
     if (request->http->horovod != NULL && muster_horovod_path_is(url)) {
         return muster_http_check_horovod(connection, url, http_method, request);
     }
-    return muster_http_check_page(url, http_method, request)
-               ? (struct muster_http_refusal){0}
-               : muster_http_check_head(connection, url, http_method, request);
+    if (muster_http_check_page(url, http_method, request)) {
+        return (struct muster_http_refusal){0};
+    }
+    return muster_http_check_head(connection, url, http_method, request);
 }
 
 static struct muster_http_refusal check_head(struct muster_http_request *request, const char *url,
