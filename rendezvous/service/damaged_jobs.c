@@ -1,7 +1,6 @@
 /* The table of damaged jobs, under the lock of the table of jobs. */
 #include "rendezvous/service/damaged_jobs.h"
 
-#include "rendezvous/service/transactions.h"
 #include "worker/base/log.h"
 
 #include <stdio.h>

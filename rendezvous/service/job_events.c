@@ -161,7 +161,7 @@ static muster_status accept_one(struct muster_transaction *transaction,
     (void)status;
     carry_out(transaction, event, &actions, phase, generation);
     muster_actions_finish(&actions);
-    muster_journal_compact_if_due(store, job);
+    muster_compactor_add_if_due(&transaction->service->compactor, job);
     return MUSTER_OK;
 }
 

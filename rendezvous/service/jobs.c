@@ -26,7 +26,7 @@ muster_status muster_job_create(const char *name, struct muster_job **ret_job)
     (void)snprintf(job->name, sizeof job->name, "%s", name);
     job->origin_ms = muster_clock_ms() - 1; /* no event is at 0, which means "not yet" in records */
     job->due_ns = MUSTER_NEVER;
-    job->compact_at = MUSTER_EVENTS_TO_COMPACT;
+    muster_job_plan_compaction(job, 0);
     *ret_job = job;
     return MUSTER_OK;
 }
@@ -55,6 +55,27 @@ void muster_job_schedule(struct muster_service *service, struct muster_job *job,
         job->due_ns = at_ns;
         muster_clock_thread_wake_by(&service->clock, at_ns);
     }
+}
+
+void muster_job_plan_compaction(struct muster_job *job, uint64_t from)
+{
+    uint64_t more =
+        job->record_count > MUSTER_EVENTS_TO_COMPACT ? job->record_count : MUSTER_EVENTS_TO_COMPACT;
+    job->compact_at = from + more;
+}
+
+/* Compares in constant time, so that the time does not show where two tokens differ. */
+bool muster_token_matches(const char wanted[MUSTER_TOKEN_MAX_BYTES + 1], const char *token)
+{
+    char sent[MUSTER_TOKEN_MAX_BYTES + 1] = "";
+    if (token != NULL && strlen(token) < sizeof sent) {
+        (void)snprintf(sent, sizeof sent, "%s", token);
+    }
+    unsigned char differs = 0;
+    for (size_t i = 0; i < sizeof sent; i++) {
+        differs |= (unsigned char)(sent[i] ^ wanted[i]);
+    }
+    return wanted[0] == '\0' || differs == 0;
 }
 
 /* The table ----------------------------------------------------------------------------------- */

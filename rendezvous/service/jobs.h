@@ -5,6 +5,7 @@
 
 #include "rendezvous/service/clock_thread.h"
 #include "rendezvous/service/commits.h"
+#include "rendezvous/service/compactor.h"
 #include "rendezvous/service/formed.h"
 #include "rendezvous/service/held_requests.h"
 #include "rendezvous/service/metrics.h"
@@ -45,8 +46,11 @@ struct muster_job {
     int64_t asked_ns;     /* when members were asked last whether they live; 0: never */
     int64_t ask_pause_ns; /* the shortest time until they are asked again */
     uint64_t written;     /* the ticket of its last write (commits.h) */
-    uint64_t event_count; /* events and snapshot records in the store */
-    uint64_t compact_at;  /* the event_count at which a snapshot replaces the events */
+    uint64_t event_count; /* events that it ever had: the sequence number of the next */
+    /* What the store has in place of the events below first_event (store.h). */
+    uint64_t snapshot, record_count, first_event;
+    uint64_t compact_at; /* the event_count at which a snapshot is to replace the events */
+    uint64_t compaction; /* the number of the one that is under way; 0: none */
     struct muster_membership *membership;
     struct muster_values values;
     struct muster_held_requests held_requests;
@@ -58,6 +62,7 @@ struct muster_service {
     struct muster_store *store; /* borrowed */
     struct muster_clock_thread clock;
     struct muster_commits commits;
+    struct muster_compactor compactor;
     struct muster_metrics metrics;
     struct muster_readiness readiness;
     atomic_bool quiesced;
@@ -72,6 +77,14 @@ struct muster_service {
 /* A new job, in no table. */
 MUSTER_CHECKED muster_status muster_job_create(const char *name, struct muster_job **ret_job);
 void muster_job_destroy(struct muster_job *job);
+
+/* The next compaction is due when enough events have come after number `from`: as many
+ * as the snapshot has records, or MUSTER_EVENTS_TO_COMPACT, if that is more. */
+void muster_job_plan_compaction(struct muster_job *job, uint64_t from);
+
+/* Whether a request with this token (NULL: it has none) may use what has the wanted one; "" needs
+ * none. */
+bool muster_token_matches(const char wanted[MUSTER_TOKEN_MAX_BYTES + 1], const char *token);
 
 /* The time of the job's clock. */
 int64_t muster_job_now_ms(const struct muster_job *job);

@@ -106,8 +106,12 @@ muster_status muster_service_create(const struct muster_service_config *config,
     muster_readiness_init(&service->readiness);
     muster_mutex_init(&service->table_mutex);
     muster_clock_thread_init(&service->clock, tick, service);
+    muster_compactor_init(&service->compactor, service);
     muster_commits_init(&service->commits, store, &service->metrics);
     muster_status status = muster_journal_load(service);
+    if (status == MUSTER_OK) {
+        status = muster_compactor_start(&service->compactor);
+    }
     if (status == MUSTER_OK) {
         status = muster_jobs_restart(service);
     }
@@ -149,6 +153,7 @@ void muster_service_destroy(struct muster_service *service)
         return;
     }
     muster_clock_thread_finish(&service->clock);
+    muster_compactor_finish(&service->compactor);
     muster_commits_finish(&service->commits);
     struct muster_job *job;
     struct muster_job *next;

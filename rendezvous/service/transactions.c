@@ -38,20 +38,6 @@ static struct muster_job *lock_job(struct muster_service *service, const char *n
     }
 }
 
-/* Compares in constant time, so that the time does not show where two tokens differ. */
-bool muster_token_matches(const char wanted[MUSTER_TOKEN_MAX_BYTES + 1], const char *token)
-{
-    char sent[MUSTER_TOKEN_MAX_BYTES + 1] = "";
-    if (token != NULL && strlen(token) < sizeof sent) {
-        (void)snprintf(sent, sizeof sent, "%s", token);
-    }
-    unsigned char differs = 0;
-    for (size_t i = 0; i < sizeof sent; i++) {
-        differs |= (unsigned char)(sent[i] ^ wanted[i]);
-    }
-    return wanted[0] == '\0' || differs == 0;
-}
-
 static bool begin(struct muster_rpc_call *call, const char *name, struct muster_job *job,
                   struct muster_transaction *ret_transaction)
 {

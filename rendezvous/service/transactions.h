@@ -28,10 +28,6 @@ bool muster_transaction_begin_internal(struct muster_service *service, const cha
                                        struct muster_transaction *ret_transaction);
 void muster_transaction_end(struct muster_transaction *transaction);
 
-/* Whether a request with this token (NULL: it has none) may use what has the wanted one; "" needs
- * none. */
-bool muster_token_matches(const char wanted[MUSTER_TOKEN_MAX_BYTES + 1], const char *token);
-
 /* The job's part of the store was written to: responses wait until that is synced. */
 void muster_transaction_wrote(struct muster_transaction *transaction);
 

@@ -27,7 +27,10 @@ uint32_t muster_row_checksum_job(const struct muster_store_job *job)
 {
     unsigned long sum = add_text(crc32_z(0, NULL, 0), job->name);
     sum = add_text(sum, job->token);
-    return (uint32_t)add_text(sum, job->link_token);
+    sum = add_text(sum, job->link_token);
+    sum = add_number(sum, job->snapshot);
+    sum = add_number(sum, job->record_count);
+    return (uint32_t)add_number(sum, job->first_event);
 }
 
 uint32_t muster_row_checksum_event(const char *job, uint64_t sequence, const char *text,
@@ -35,6 +38,15 @@ uint32_t muster_row_checksum_event(const char *job, uint64_t sequence, const cha
 {
     unsigned long sum = add_text(crc32_z(0, NULL, 0), job);
     sum = add_number(sum, sequence);
+    return (uint32_t)add_bytes(sum, text, size_bytes);
+}
+
+uint32_t muster_row_checksum_record(const char *job, uint64_t snapshot, uint64_t index,
+                                    const char *text, size_t size_bytes)
+{
+    unsigned long sum = add_text(crc32_z(0, NULL, 0), job);
+    sum = add_number(sum, snapshot);
+    sum = add_number(sum, index);
     return (uint32_t)add_bytes(sum, text, size_bytes);
 }
 

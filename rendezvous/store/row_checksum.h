@@ -8,6 +8,8 @@
 uint32_t muster_row_checksum_job(const struct muster_store_job *job);
 uint32_t muster_row_checksum_event(const char *job, uint64_t sequence, const char *text,
                                    size_t size_bytes);
+uint32_t muster_row_checksum_record(const char *job, uint64_t snapshot, uint64_t index,
+                                    const char *text, size_t size_bytes);
 uint32_t muster_row_checksum_value(const char *job, uint64_t generation, const char *key,
                                    const void *value, size_t size_bytes);
 

@@ -23,7 +23,9 @@ static const char *const statement_texts[STATEMENT_COUNT] = {
     [BEGIN] = "BEGIN",
     [COMMIT] = "COMMIT",
     [ROLLBACK] = "ROLLBACK",
-    [INSERT_JOB] = "INSERT INTO jobs (name, token, link_token, checksum) VALUES (?1, ?2, ?3, ?4)",
+    [INSERT_JOB] =
+        "INSERT INTO jobs (name, token, link_token, snapshot, record_count, first_event, checksum) "
+        "VALUES (?1, ?2, ?3, 0, 0, 0, ?4)",
     [INSERT_EVENT] =
         "INSERT INTO events (job, sequence, event, checksum) VALUES (" JOB_ID ", ?2, ?3, ?4)",
     [PUT_VALUE] =
@@ -34,10 +36,37 @@ static const char *const statement_texts[STATEMENT_COUNT] = {
         "DELETE FROM value WHERE job = " JOB_ID " AND generation > 0 AND generation < ?2",
     [REMOVE_VALUES] = "DELETE FROM value WHERE job = " JOB_ID,
     [REMOVE_EVENTS] = "DELETE FROM events WHERE job = " JOB_ID,
+    [REMOVE_RECORDS] = "DELETE FROM records WHERE job = " JOB_ID,
+    [STAGE_RECORD] =
+        "INSERT INTO records (job, snapshot, number, record, checksum) "
+        "VALUES (" JOB_ID ", ?2, ?3, ?4, ?5)",
+    [INSTALL_SNAPSHOT] =
+        "UPDATE jobs SET snapshot = ?2, record_count = ?3, first_event = ?4, checksum = ?5 "
+        "WHERE name = ?1",
+    [TRIM_EVENTS] =
+        "DELETE FROM events WHERE (job, sequence) IN (SELECT job, sequence FROM events "
+        "WHERE job = " JOB_ID " AND sequence < ?2 LIMIT ?3)",
+    [TRIM_RECORDS] =
+        "DELETE FROM records WHERE (job, snapshot, number) IN (SELECT job, snapshot, number "
+        "FROM records WHERE job = " JOB_ID " AND snapshot <> ?2 LIMIT ?3)",
+    [READ_EVENTS] =
+        "SELECT sequence, event, checksum FROM events "
+        "WHERE job = " JOB_ID " AND sequence >= ?2 ORDER BY sequence LIMIT ?3",
+    [READ_RECORDS] =
+        "SELECT number, record, checksum FROM records "
+        "WHERE job = " JOB_ID " AND snapshot = ?4 AND number >= ?2 ORDER BY number LIMIT ?3",
     [REMOVE_JOB] = "DELETE FROM jobs WHERE name = ?1",
     [PROBE] = PROBE_TEXT,
-    [LOAD_JOBS] = "SELECT id, name, token, link_token, checksum FROM jobs ORDER BY id",
-    [LOAD_EVENTS] = "SELECT sequence, event, checksum FROM events WHERE job = ?1 ORDER BY sequence",
+    [LOAD_JOBS] =
+        "SELECT id, name, token, link_token, checksum, snapshot, record_count, first_event FROM "
+        "jobs "
+        "ORDER BY id",
+    [LOAD_RECORDS] =
+        "SELECT number, record, checksum FROM records WHERE job = ?1 AND snapshot = ?2 "
+        "ORDER BY number",
+    [LOAD_EVENTS] =
+        "SELECT sequence, event, checksum FROM events WHERE job = ?1 AND sequence >= ?2 "
+        "ORDER BY sequence",
     [LOAD_VALUES] = "SELECT generation, key, value, checksum FROM value WHERE job = ?1",
 };
 
@@ -143,7 +172,7 @@ static muster_status append(struct muster_store *base, const struct muster_store
                             uint64_t sequence, const char *text)
 {
     struct sqlite_store *store = sqlite_store_of(base);
-    if (sequence >= MUSTER_STORE_EVENTS_MAX) {
+    if (sequence - job->first_event >= MUSTER_STORE_EVENTS_MAX) {
         return muster_error_set(
             MUSTER_RETRY, "store %s: job %s has %d events, the most that are stored: use a new job",
             store->path, job->name, MUSTER_STORE_EVENTS_MAX);
@@ -161,19 +190,71 @@ static muster_status append(struct muster_store *base, const struct muster_store
     return end_transaction(store, status);
 }
 
-static muster_status replace(struct muster_store *base, const char *job, char *const *texts,
-                             size_t count)
+static muster_status stage_record(struct sqlite_store *store, const struct muster_store_job *job,
+                                  uint64_t index, const char *text)
+{
+    (void)bind_text(store, STAGE_RECORD, 1, job->name);
+    (void)bind_number(store, STAGE_RECORD, 2, job->snapshot);
+    (void)bind_number(store, STAGE_RECORD, 3, index);
+    (void)bind_text(store, STAGE_RECORD, 4, text);
+    (void)bind_number(
+        store, STAGE_RECORD, 5,
+        muster_row_checksum_record(job->name, job->snapshot, index, text, strlen(text)));
+    return run(store, STAGE_RECORD);
+}
+
+static muster_status stage(struct muster_store *base, const struct muster_store_job *job,
+                           uint64_t first_index, char *const *texts, size_t count)
 {
     struct sqlite_store *store = sqlite_store_of(base);
     TRY(check_file_unchanged(store));
     AUTO_LOCK(&store->mutex);
     TRY(run(store, BEGIN));
-    (void)bind_text(store, REMOVE_EVENTS, 1, job);
-    muster_status status = run(store, REMOVE_EVENTS);
+    muster_status status = MUSTER_OK;
     for (size_t i = 0; i < count && status == MUSTER_OK; i++) {
-        status = insert_event(store, job, i, texts[i]);
+        status = stage_record(store, job, first_index + i, texts[i]);
     }
     return end_transaction(store, status);
+}
+
+static muster_status install(struct muster_store *base, const struct muster_store_job *job)
+{
+    struct sqlite_store *store = sqlite_store_of(base);
+    TRY(check_file_unchanged(store));
+    AUTO_LOCK(&store->mutex);
+    (void)bind_text(store, INSTALL_SNAPSHOT, 1, job->name);
+    (void)bind_number(store, INSTALL_SNAPSHOT, 2, job->snapshot);
+    (void)bind_number(store, INSTALL_SNAPSHOT, 3, job->record_count);
+    (void)bind_number(store, INSTALL_SNAPSHOT, 4, job->first_event);
+    (void)bind_number(store, INSTALL_SNAPSHOT, 5, muster_row_checksum_job(job));
+    return run(store, INSTALL_SNAPSHOT);
+}
+
+static muster_status trim_one(struct sqlite_store *store, enum statement statement, const char *job,
+                              uint64_t bound, size_t max, size_t *ret_count)
+{
+    (void)bind_text(store, statement, 1, job);
+    (void)bind_number(store, statement, 2, bound);
+    (void)bind_number(store, statement, 3, max);
+    TRY(run(store, statement));
+    *ret_count = (size_t)sqlite3_changes(store->database);
+    return MUSTER_OK;
+}
+
+static muster_status trim(struct muster_store *base, const struct muster_store_job *job, size_t max,
+                          size_t *ret_count)
+{
+    struct sqlite_store *store = sqlite_store_of(base);
+    size_t events = 0;
+    size_t records = 0;
+    TRY(check_file_unchanged(store));
+    AUTO_LOCK(&store->mutex);
+    TRY(trim_one(store, TRIM_EVENTS, job->name, job->first_event, max, &events));
+    if (events < max) {
+        TRY(trim_one(store, TRIM_RECORDS, job->name, job->snapshot, max - events, &records));
+    }
+    *ret_count = events + records;
+    return MUSTER_OK;
 }
 
 static muster_status put(struct muster_store *base, const char *job, uint64_t generation,
@@ -216,7 +297,8 @@ static muster_status drop_values(struct muster_store *base, const char *job,
 
 static muster_status remove_job(struct muster_store *base, const char *job)
 {
-    static const enum statement parts[] = {REMOVE_VALUES, REMOVE_EVENTS, REMOVE_JOB};
+    static const enum statement parts[] = {REMOVE_VALUES, REMOVE_EVENTS, REMOVE_RECORDS,
+                                           REMOVE_JOB};
     struct sqlite_store *store = sqlite_store_of(base);
     AUTO_LOCK(&store->mutex);
     muster_status status = run(store, BEGIN);
@@ -263,7 +345,10 @@ static void close_store(struct muster_store *base)
 const struct muster_store_ops muster_sqlite_ops = {
     .kind = "sqlite",
     .append = append,
-    .replace = replace,
+    .read = muster_sqlite_read,
+    .stage = stage,
+    .install = install,
+    .trim = trim,
     .put = put,
     .remove_value = remove_value,
     .drop_values = drop_values,

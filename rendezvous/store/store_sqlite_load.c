@@ -18,6 +18,7 @@ struct sqlite_load {
     const struct muster_store_reader *reader;
     struct muster_store_job job; /* that is read; borrowed from its row */
     bool damaged;                /* nothing more of the job is passed on */
+    size_t rows;                 /* that were read */
 };
 
 /* Calls read for each row of a prepared statement, until the job is damaged. */
@@ -68,9 +69,30 @@ static muster_status pass_on(const struct sqlite_load *load, muster_status statu
                                : muster_error_prefix(status, "store %s", load->store->path);
 }
 
+static muster_status read_record(struct sqlite_load *load, sqlite3_stmt *row)
+{
+    muster_status status = MUSTER_OK;
+    load->rows++;
+    if (load->damaged) {
+        return status;
+    }
+    const char *text = text_of(row, 1);
+    size_t size_bytes = (size_t)sqlite3_column_bytes(row, 1);
+    uint64_t index = (uint64_t)sqlite3_column_int64(row, 0);
+    uint32_t checksum =
+        muster_row_checksum_record(load->job.name, load->job.snapshot, index, text, size_bytes);
+    char name[64];
+    (void)snprintf(name, sizeof name, "record %" PRIu64 " of its snapshot", index);
+    if (!is_as_written(load, row, 2, checksum, name, &status)) {
+        return status;
+    }
+    return pass_on(load, load->reader->record(load->reader->user, index, text, size_bytes));
+}
+
 static muster_status read_event(struct sqlite_load *load, sqlite3_stmt *row)
 {
     muster_status status = MUSTER_OK;
+    load->rows++;
     if (load->damaged) {
         return status;
     }
@@ -113,14 +135,26 @@ static muster_status read_job(struct sqlite_load *load, sqlite3_stmt *row)
     sqlite3_int64 id = sqlite3_column_int64(row, 0);
     load->damaged = false;
     load->job = (struct muster_store_job){
-        .name = text_of(row, 1), .token = text_of(row, 2), .link_token = text_of(row, 3)};
+        .name = text_of(row, 1),
+        .token = text_of(row, 2),
+        .link_token = text_of(row, 3),
+        .snapshot = (uint64_t)sqlite3_column_int64(row, 5),
+        .record_count = (uint64_t)sqlite3_column_int64(row, 6),
+        .first_event = (uint64_t)sqlite3_column_int64(row, 7),
+    };
     if (!is_as_written(load, row, 4, muster_row_checksum_job(&load->job), "its row", &status)) {
         return status;
     }
     status = pass_on(load, load->reader->job(load->reader->user, &load->job));
     sqlite3_stmt *const *statements = load->store->statements;
+    (void)sqlite3_bind_int64(statements[LOAD_RECORDS], 1, id);
+    (void)sqlite3_bind_int64(statements[LOAD_RECORDS], 2, (sqlite3_int64)load->job.snapshot);
     (void)sqlite3_bind_int64(statements[LOAD_EVENTS], 1, id);
+    (void)sqlite3_bind_int64(statements[LOAD_EVENTS], 2, (sqlite3_int64)load->job.first_event);
     (void)sqlite3_bind_int64(statements[LOAD_VALUES], 1, id);
+    if (status == MUSTER_OK) {
+        status = each_row(load, LOAD_RECORDS, read_record);
+    }
     if (status == MUSTER_OK) {
         status = each_row(load, LOAD_EVENTS, read_event);
     }
@@ -136,4 +170,24 @@ muster_status muster_sqlite_load(struct muster_store *base,
 {
     struct sqlite_load load = {.store = (struct sqlite_store *)base, .reader = reader};
     return each_row(&load, LOAD_JOBS, read_job);
+}
+
+muster_status muster_sqlite_read(struct muster_store *base, const struct muster_store_job *job,
+                                 struct muster_store_range range,
+                                 const struct muster_store_reader *reader, size_t *ret_count)
+{
+    struct sqlite_load load = {.store = (struct sqlite_store *)base, .reader = reader, .job = *job};
+    enum statement statement = range.of_snapshot ? READ_RECORDS : READ_EVENTS;
+    AUTO_LOCK(&load.store->mutex);
+    sqlite3_stmt *prepared = load.store->statements[statement];
+    (void)sqlite3_bind_text(prepared, 1, job->name, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(prepared, 2, (sqlite3_int64)range.from);
+    (void)sqlite3_bind_int64(prepared, 3, (sqlite3_int64)range.max);
+    if (range.of_snapshot) {
+        (void)sqlite3_bind_int64(prepared, 4, (sqlite3_int64)job->snapshot);
+    }
+    muster_status status = each_row(&load, statement, range.of_snapshot ? read_record : read_event);
+    (void)sqlite3_clear_bindings(prepared);
+    *ret_count = load.rows;
+    return status;
 }

@@ -13,7 +13,12 @@
 
 static const char schema[] =
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, token TEXT NOT NULL,"
-    " link_token TEXT NOT NULL, checksum INTEGER NOT NULL);"
+    " link_token TEXT NOT NULL, snapshot INTEGER NOT NULL, record_count INTEGER NOT NULL,"
+    " first_event INTEGER NOT NULL, checksum INTEGER NOT NULL);"
+    "CREATE TABLE records (job INTEGER NOT NULL, snapshot INTEGER NOT NULL, number INTEGER NOT "
+    "NULL,"
+    " record TEXT NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (job, snapshot, number))"
+    " WITHOUT ROWID;"
     "CREATE TABLE events (job INTEGER NOT NULL, sequence INTEGER NOT NULL, event TEXT NOT NULL,"
     " checksum INTEGER NOT NULL, PRIMARY KEY (job, sequence)) WITHOUT ROWID;"
     "CREATE TABLE value (job INTEGER NOT NULL, generation INTEGER NOT NULL, key TEXT NOT NULL,"

@@ -26,9 +26,17 @@ enum statement {
     DROP_VALUES,
     REMOVE_VALUES,
     REMOVE_EVENTS,
+    REMOVE_RECORDS,
+    STAGE_RECORD,
+    INSTALL_SNAPSHOT,
+    TRIM_EVENTS,
+    TRIM_RECORDS,
+    READ_EVENTS,
+    READ_RECORDS,
     REMOVE_JOB,
     PROBE,
     LOAD_JOBS,
+    LOAD_RECORDS,
     LOAD_EVENTS,
     LOAD_VALUES,
     STATEMENT_COUNT,
@@ -55,6 +63,13 @@ muster_status muster_sqlite_error(const struct sqlite_store *store, muster_statu
 /* The store's load(). */
 MUSTER_CHECKED muster_status muster_sqlite_load(struct muster_store *base,
                                                 const struct muster_store_reader *reader);
+
+/* The store's read(). */
+MUSTER_CHECKED muster_status muster_sqlite_read(struct muster_store *base,
+                                                const struct muster_store_job *job,
+                                                struct muster_store_range range,
+                                                const struct muster_store_reader *reader,
+                                                size_t *ret_count);
 
 /* Prepares every statement. The tables are there. */
 MUSTER_CHECKED muster_status muster_sqlite_prepare(struct sqlite_store *store);

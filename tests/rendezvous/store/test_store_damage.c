@@ -56,7 +56,7 @@ static int tear_down(void **state)
 static struct muster_store_job the_job(unsigned job)
 {
     static const char *const names[JOBS] = {"first", "second", "third"};
-    return (struct muster_store_job){names[job], "secret", "link"};
+    return (struct muster_store_job){.name = names[job], .token = "secret", .link_token = "link"};
 }
 
 static void event_text(unsigned job, unsigned sequence, char text[TEXT_MAX])
@@ -154,7 +154,11 @@ static muster_status see_damage(void *user, const struct muster_store_job *job, 
 /* False: it was refused, in one line that names the file. */
 static bool read_store(struct seen *seen)
 {
-    const struct muster_store_reader reader = {see_job, see_event, see_value, see_damage, seen};
+    const struct muster_store_reader reader = {.job = see_job,
+                                               .event = see_event,
+                                               .value = see_value,
+                                               .damaged = see_damage,
+                                               .user = seen};
     struct muster_store *store = NULL;
     *seen = (struct seen){0};
     muster_status status = muster_store_sqlite_open(path, &store);
