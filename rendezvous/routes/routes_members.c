@@ -225,15 +225,6 @@ static struct muster_rpc_response expire_watch(struct muster_transaction *transa
 static const struct muster_held_kind watch_kind = {
     .of_member = true, .ready = watch_ready, .expire = expire_watch};
 
-/* Between three quarters of the time and all of it, always the same for a member: members that
- * begin to watch together do not all come back together. */
-static uint32_t spread_ms(uint32_t watch_ms, const char *member)
-{
-    unsigned hash = 0;
-    HASH_JEN(member, strlen(member), hash);
-    return watch_ms - (uint32_t)((uint64_t)(watch_ms / 4) * (hash % 1024) / 1024);
-}
-
 static bool watch(struct muster_transaction *transaction, struct muster_rpc_call *call,
                   const struct muster_watch_request *request)
 {
@@ -249,9 +240,8 @@ static bool watch(struct muster_transaction *transaction, struct muster_rpc_call
     held->leave_known = request->leave_known;
     cancel_older(transaction, request->member);
     return watch_ready(transaction, held, &call->response) ||
-           muster_transaction_hold(
-               transaction, call, &watch_kind,
-               spread_ms(transaction->service->config.watch_ms, request->member));
+           muster_transaction_hold(transaction, call, &watch_kind,
+                                   muster_transaction_watch_ms(transaction, request->member));
 }
 
 bool muster_route_watch(struct muster_rpc_call *call)

@@ -151,6 +151,7 @@ void muster_rpc_disconnected(struct muster_service *service, const struct muster
     struct muster_held_request *held =
         muster_held_requests_find(&transaction.job->held_requests, id);
     if (held != NULL) {
+        muster_transaction_expect_crowd(&transaction); /* perhaps a proxy has ended */
         muster_transaction_respond(
             &transaction, held,
             muster_rpc_response_error(MUSTER_RPC_CANCELED, "the connection closed"));

@@ -26,6 +26,7 @@ muster_status muster_job_create(const char *name, struct muster_job **ret_job)
     (void)snprintf(job->name, sizeof job->name, "%s", name);
     job->origin_ms = muster_clock_ms() - 1; /* no event is at 0, which means "not yet" in records */
     job->due_ns = MUSTER_NEVER;
+    job->crowd_ns = muster_clock_ns();
     muster_job_plan_compaction(job, 0);
     *ret_job = job;
     return MUSTER_OK;

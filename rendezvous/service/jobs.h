@@ -43,6 +43,7 @@ struct muster_job {
     int64_t origin_ms;    /* the job's clock is the machine's minus this */
     bool restart_pending; /* the server was stopped: fresh leases come before any verdict */
     int64_t ended_ns;     /* when the server saw that the job had ended; 0: it has not */
+    int64_t crowd_ns;     /* when requests of many members ended, or may have, at the same time */
     int64_t asked_ns;     /* when members were asked last whether they live; 0: never */
     int64_t ask_pause_ns; /* the shortest time until they are asked again */
     uint64_t written;     /* the ticket of its last write (commits.h) */

@@ -4,6 +4,7 @@
 #include "rendezvous/service/damaged_jobs.h"
 #include "rendezvous/service/quotas.h"
 #include "worker/base/clock.h"
+#include "worker/base/keepalive.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 enum {
     /* Of a client's timeout an eighth is left for the response to reach it, and no more than: */
     RESPONSE_MAX_MS = 1000,
+    /* How long a Watch is held after a change that all were told: below keepalive's idle time. */
+    CROWD_MAX_MS = (MUSTER_KEEPALIVE_IDLE_S - 1) * 1000,
 };
 
 static void unlock_job(struct muster_service *service, struct muster_job *job)
@@ -191,8 +194,29 @@ static void respond_ready(struct muster_transaction *transaction, struct muster_
     }
 }
 
+uint32_t muster_transaction_watch_ms(const struct muster_transaction *transaction,
+                                     const char *member)
+{
+    const int64_t idle_ns = (int64_t)MUSTER_KEEPALIVE_IDLE_S * 1000 * MUSTER_NS_PER_MS;
+    uint32_t most_ms = transaction->service->config.watch_ms;
+    uint32_t least_ms = most_ms - most_ms / 4;
+    unsigned hash = 0;
+    HASH_JEN(member, strlen(member), hash);
+    if (muster_clock_ns() - transaction->job->crowd_ns < idle_ns) {
+        most_ms = most_ms < CROWD_MAX_MS ? most_ms : CROWD_MAX_MS;
+        least_ms = most_ms / 4;
+    }
+    return most_ms - (uint32_t)((uint64_t)(most_ms - least_ms) * (hash % 1024) / 1024);
+}
+
+void muster_transaction_expect_crowd(struct muster_transaction *transaction)
+{
+    transaction->job->crowd_ns = muster_clock_ns();
+}
+
 void muster_transaction_respond_ready(struct muster_transaction *transaction)
 {
+    muster_transaction_expect_crowd(transaction);
     respond_ready(transaction, transaction->job->held_requests.members);
     respond_ready(transaction, transaction->job->held_requests.waits);
 }
@@ -247,6 +271,7 @@ void muster_transaction_ask(struct muster_transaction *transaction)
     if (!may_ask(transaction, muster_clock_ns())) {
         return;
     }
+    muster_transaction_expect_crowd(transaction);
     while (held != NULL) {
         struct muster_held_request *next = held->next;
         if (held->method == MUSTER_RPC_WATCH) {
