@@ -102,11 +102,23 @@ void muster_journal_compact_if_due(struct muster_store *store, struct muster_job
 struct journal_reader {
     struct muster_service *service;
     struct muster_job *job; /* the one that is being read */
+    bool restoring;         /* the last text of it was a record of a snapshot */
 };
+
+static muster_status finish_snapshot(struct journal_reader *reader)
+{
+    bool restored = reader->restoring;
+    reader->restoring = false;
+    if (restored && muster_membership_check_restored(reader->job->membership) != MUSTER_OK) {
+        return muster_error_prefix(MUSTER_INVALID, "job %s: its snapshot", reader->job->name);
+    }
+    return MUSTER_OK;
+}
 
 static muster_status load_job(void *user, const struct muster_store_job *stored)
 {
     struct journal_reader *reader = user;
+    TRY(finish_snapshot(reader));
     if (!muster_job_name_valid(stored->name) || strlen(stored->token) > MUSTER_TOKEN_MAX_BYTES ||
         strlen(stored->link_token) != MUSTER_LINK_TOKEN_SIZE - 1) {
         return muster_error_set(MUSTER_INVALID, "job \"%.80s\": not as a musterd writes it",
@@ -152,7 +164,8 @@ static muster_status restore_record(struct muster_job *job, const json_t *json)
 
 static muster_status load_event(void *user, uint64_t sequence, const char *text, size_t size_bytes)
 {
-    struct muster_job *job = ((struct journal_reader *)user)->job;
+    struct journal_reader *reader = user;
+    struct muster_job *job = reader->job;
     json_t *json = NULL;
     muster_status status = MUSTER_OK;
     if (sequence != job->event_count) {
@@ -161,9 +174,13 @@ static muster_status load_event(void *user, uint64_t sequence, const char *text,
     if (status == MUSTER_OK) {
         status = muster_json_parse(text, size_bytes, &json);
     }
+    bool is_record = status == MUSTER_OK && muster_snapshot_record_is(json);
+    if (status == MUSTER_OK && !is_record) {
+        status = finish_snapshot(reader);
+    }
     if (status == MUSTER_OK) {
-        status =
-            muster_snapshot_record_is(json) ? restore_record(job, json) : replay_event(job, json);
+        status = is_record ? restore_record(job, json) : replay_event(job, json);
+        reader->restoring = is_record;
     }
     json_decref(json);
     if (status != MUSTER_OK) {
@@ -187,5 +204,6 @@ muster_status muster_journal_load(struct muster_service *service)
     struct journal_reader user = {.service = service};
     const struct muster_store_reader reader = {
         .job = load_job, .event = load_event, .value = load_value, .user = &user};
-    return service->store->ops->load(service->store, &reader);
+    TRY(service->store->ops->load(service->store, &reader));
+    return finish_snapshot(&user);
 }
