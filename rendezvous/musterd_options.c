@@ -28,6 +28,9 @@ enum {
     KEY_PORT_FILE,
     KEY_TOKENS,
     KEY_INSECURE,
+    KEY_CERTIFICATE,
+    KEY_KEY,
+    KEY_CLIENT_AUTHORITY,
     KEY_LOG,
     KEY_LOG_FORMAT,
 };
@@ -37,7 +40,7 @@ static const char doc[] =
     "\vEvery option is also an environment variable: MUSTERD_LISTEN for --listen, MUSTERD_HOLD_MS "
     "for --hold-ms, and so on; MUSTER_LOG for --log. The command line takes precedence.\n\n"
     "SIGTERM and Ctrl-C end the server after it has answered every held request. SIGHUP makes it "
-    "read the file of tokens again.\n";
+    "read tokens and certificates again.\n";
 
 static const struct argp_option rows[] = {
     {"listen", 'l', "ADDRESS:PORT", 0,
@@ -53,6 +56,11 @@ static const struct argp_option rows[] = {
      "`admin TOKEN'. MUSTERD_WORKER_TOKEN, MUSTERD_VIEWER_TOKEN and MUSTERD_ADMIN_TOKEN add one "
      "each",
      1},
+    {"certificate", KEY_CERTIFICATE, "FILE", 0,
+     "Serve https with this certificate, a PEM file with those that lead to its root", 1},
+    {"key", KEY_KEY, "FILE", 0, "The key of the certificate, a PEM file", 1},
+    {"client-authority", KEY_CLIENT_AUTHORITY, "FILE", 0,
+     "Serve only those who have a certificate of one of these authorities, a PEM file", 1},
     {"insecure", KEY_INSECURE, NULL, 0,
      "Start although other machines reach the address, and anybody there may do anything", 1},
     {"log", KEY_LOG, "LEVEL", 0, "error, warn, info or debug [default: warn]", 1},
@@ -147,6 +155,15 @@ static error_t set_option(int key, char *text, struct argp_state *state)
     case KEY_TOKENS:
         options->tokens = text;
         return 0;
+    case KEY_CERTIFICATE:
+        options->certificate = text;
+        return 0;
+    case KEY_KEY:
+        options->key = text;
+        return 0;
+    case KEY_CLIENT_AUTHORITY:
+        options->client_authority = text;
+        return 0;
     case KEY_INSECURE:
         options->insecure = true;
         return 0;
@@ -222,6 +239,19 @@ static void refuse_contradictions(struct argp_state *state,
     }
 }
 
+static void refuse_half_tls(struct argp_state *state, const struct muster_musterd_options *options)
+{
+    if ((options->certificate == NULL) != (options->key == NULL)) {
+        argp_error(state, "--certificate and --key are given both or not at all, and only --%s is",
+                   options->key != NULL ? "key" : "certificate");
+    }
+    if (options->client_authority != NULL && options->certificate == NULL) {
+        argp_error(state,
+                   "--client-authority needs --certificate and --key, too: a caller shows "
+                   "its certificate to https servers only");
+    }
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct muster_musterd_options *options = state->input;
@@ -241,6 +271,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--log: %s", muster_last_error());
         }
         refuse_contradictions(state, &options->service);
+        refuse_half_tls(state, options);
         return 0;
     default:
         return set_option(key, text, state);

@@ -1,5 +1,6 @@
 /* Requests from libmicrohttpd to rpc.h or horovod.h, responses back; the life of the server. */
 #include "rendezvous/http/http_parts.h"
+#include "rendezvous/http/https.h"
 
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
@@ -396,9 +397,16 @@ static struct muster_admission_limits admission_limits(const struct muster_http_
                                                 config->connections_per_address};
 }
 
-static struct MHD_Daemon *start_daemon(struct muster_http *http, int listen_fd)
+static struct MHD_Daemon *start_daemon(struct muster_http *http,
+                                       const struct muster_http_config *config, int listen_fd)
 {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    static char versions[] = "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
+    const struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, muster_https_callback()},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, versions},
+        {MHD_OPTION_END, 0, NULL},
+    };
     const struct MHD_OptionItem options[] = {
         /* First, so that errors in the following ones are logged. */
         {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_library, NULL},
@@ -410,8 +418,11 @@ static struct MHD_Daemon *start_daemon(struct muster_http *http, int listen_fd)
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)notice_connection, http},
         {MHD_OPTION_END, 0, NULL},
     };
+    flags |= config->https != NULL ? MHD_USE_TLS : 0U;
     return MHD_start_daemon(flags, 0, accept_connection, http, handle, http, MHD_OPTION_ARRAY,
-                            options, MHD_OPTION_END);
+                            options, MHD_OPTION_ARRAY,
+                            config->https != NULL ? tls : &tls[sizeof tls / sizeof tls[0] - 1],
+                            MHD_OPTION_END);
 }
 
 /* The connections come before libmicrohttpd, whose threads call them. */
@@ -436,7 +447,7 @@ muster_status muster_http_start(const struct muster_http_config *config,
         status = muster_queues_create(&http->queues);
     }
     if (status == MUSTER_OK) {
-        http->daemon = start_daemon(http, listen_fd);
+        http->daemon = start_daemon(http, config, listen_fd);
         if (http->daemon == NULL) {
             status = muster_error_set(MUSTER_FATAL, "libmicrohttpd does not start");
         }

@@ -72,6 +72,19 @@ static muster_status refuse_row(struct journal_reader *reader, muster_status sta
     return status == MUSTER_FATAL ? status : give_up_job(reader, what);
 }
 
+/* All records of its snapshot have been read: there must be as many as it has, and they must be a
+ * membership. */
+static muster_status end_snapshot(struct journal_reader *reader)
+{
+    const struct muster_job *job = reader->job;
+    if (reader->records != job->record_count) {
+        return give_up_job(reader, "the end of its snapshot in the store: missing");
+    }
+    return job->record_count == 0 || muster_membership_check_restored(job->membership) == MUSTER_OK
+               ? MUSTER_OK
+               : refuse_row(reader, MUSTER_INVALID, "its snapshot");
+}
+
 /* The job that has been read must have its first event, or its whole snapshot in place of that. */
 static muster_status end_job(struct journal_reader *reader)
 {
@@ -82,10 +95,10 @@ static muster_status end_job(struct journal_reader *reader)
     if (job->event_count == 0) {
         return give_up_job(reader, "event 0 in the store: missing");
     }
-    if (reader->records != job->record_count) {
-        return give_up_job(reader, "the end of its snapshot in the store: missing");
+    TRY(end_snapshot(reader));
+    if (reader->job != NULL) {
+        muster_job_plan_compaction(job, job->first_event);
     }
-    muster_job_plan_compaction(job, job->first_event);
     return MUSTER_OK;
 }
 
@@ -184,6 +197,9 @@ static muster_status load_record(void *user, uint64_t index, const char *text, s
 static muster_status load_event(void *user, uint64_t sequence, const char *text, size_t size_bytes)
 {
     struct journal_reader *reader = user;
+    if (reader->job != NULL && reader->job->event_count == reader->job->first_event) {
+        TRY(end_snapshot(reader));
+    }
     struct muster_job *job = reader->job;
     return job == NULL ? MUSTER_OK
                        : load_row(reader, "event", job->event_count++, sequence, text, size_bytes);

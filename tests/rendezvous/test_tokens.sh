@@ -28,7 +28,7 @@ join="{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"addresses\":[\"
 
 echo "- off the loopback it does not start without a token, and says what to do"
 for address in 0.0.0.0:0 '[::]:0' :0; do
-    refuses 1 "no token: give --tokens FILE or MUSTERD_WORKER_TOKEN, or say --insecure" --listen "$address" --store memory
+    refuses 1 "no token: give --tokens FILE or MUSTERD_WORKER_TOKEN, or --certificate and --key, or say --insecure" --listen "$address" --store memory
 done
 MUSTERD_INSECURE=0 refuses 1 "say --insecure" --listen 0.0.0.0:0 --store memory
 listen=0.0.0.0:0 serve --store memory --insecure

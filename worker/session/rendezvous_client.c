@@ -32,6 +32,7 @@ struct muster_client {
     muster_client_meanwhile meanwhile; /* or NULL */
     void *meanwhile_user;
     atomic_bool interrupted;
+    bool answered; /* a server has: from then on its certificate may be mended */
     /* For the present attempt: */
     char *body; /* owned */
     size_t body_size, body_capacity;
@@ -387,6 +388,13 @@ static struct attempt transport_error(struct muster_client *client, CURLcode res
                                                timeout_ms),
                               MUSTER_RPC_UNAVAILABLE);
     }
+    if (!client->answered &&
+        (result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CACERT_BADFILE ||
+         result == CURLE_SSL_CERTPROBLEM)) {
+        return attempt_failed(
+            muster_error_set(MUSTER_INVALID, "rendezvous %s: %s", client->url, what),
+            MUSTER_RPC_UNAUTHENTICATED);
+    }
     if (result == CURLE_COULDNT_CONNECT && number != 0) {
         what = strerror_r((int)number, words, sizeof words);
     }
@@ -425,6 +433,7 @@ static struct attempt read_answer(struct muster_client *client)
     (void)curl_easy_getinfo(client->easy, CURLINFO_RESPONSE_CODE, &http);
     muster_status parsed =
         muster_json_parse(client->body_size > 0 ? client->body : "", client->body_size, &json);
+    client->answered = true;
     if (http != 200) {
         struct attempt failed = server_error(client, http, parsed == MUSTER_OK ? json : NULL);
         if (parsed == MUSTER_OK) {

@@ -454,6 +454,7 @@ static void snapshot_and_restore(struct walk *w)
     struct muster_membership *m = NULL;
     assert_int_equal(muster_membership_create(&m), MUSTER_OK);
     assert_int_equal(muster_membership_snapshot(w->d.membership, restore, m), MUSTER_OK);
+    assert_int_equal(muster_membership_check_restored(m), MUSTER_OK);
     describe(w->d.membership, true, original);
     describe(m, true, restored);
     assert_string_equal(original, restored);
