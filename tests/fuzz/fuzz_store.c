@@ -18,12 +18,36 @@ struct fuzzed_store {
     size_t size;
 };
 
-static muster_status load_line(const struct muster_store_reader *reader, const char *line,
-                               size_t size, uint64_t *sequence)
+/* The next line, without its end, which is stepped over. */
+static const char *next_line(const char **text, size_t *left, size_t *ret_size)
 {
-    if (size == 0 || line[0] != 'V') {
-        return reader->event(reader->user, (*sequence)++, line, size);
+    const char *line = *text;
+    const char *end = memchr(line, '\n', *left);
+    *ret_size = end != NULL ? (size_t)(end - line) : *left;
+    size_t all = *ret_size + (end != NULL ? 1 : 0);
+    *text += all;
+    *left -= all;
+    return line;
+}
+
+/* Lines at the start that name themselves records are the snapshot. */
+static uint64_t count_records(const char *text, size_t left)
+{
+    uint64_t records = 0;
+    while (left > 0 && records < TEXTS_MAX) {
+        size_t size;
+        const char *line = next_line(&text, &left, &size);
+        if (memmem(line, size, "\"kept\"", 6) == NULL) {
+            break;
+        }
+        records++;
     }
+    return records;
+}
+
+static muster_status load_value(const struct muster_store_reader *reader, const char *line,
+                                size_t size)
+{
     char key[] = "key0";
     key[3] = size > 1 ? (char)('a' + (unsigned char)line[1] % 8) : '0';
     return reader->value(reader->user, 0, key, line + (size > 1 ? 2 : 1),
@@ -33,19 +57,26 @@ static muster_status load_line(const struct muster_store_reader *reader, const c
 static muster_status load(struct muster_store *store, const struct muster_store_reader *reader)
 {
     const struct fuzzed_store *fuzzed = (const struct fuzzed_store *)store;
-    const struct muster_store_job job = {
-        .name = "j", .token = "", .link_token = "0123456789abcdef0123456789abcdef"};
     const char *text = fuzzed->text;
-    size_t size = fuzzed->size;
-    uint64_t sequence = 0;
+    size_t left = fuzzed->size;
+    uint64_t records = count_records(text, left);
+    uint64_t sequence = records; /* the first event is after those that the snapshot replaced */
+    const struct muster_store_job job = {.name = "j",
+                                         .token = "",
+                                         .link_token = "0123456789abcdef0123456789abcdef",
+                                         .record_count = records,
+                                         .first_event = sequence};
     muster_status status = reader->job(reader->user, &job);
-    for (unsigned i = 0; i < TEXTS_MAX && size > 0 && status == MUSTER_OK; i++) {
-        const char *end = memchr(text, '\n', size);
-        size_t length = end != NULL ? (size_t)(end - text) : size;
-        status = load_line(reader, text, length, &sequence);
-        length += end != NULL;
-        text += length;
-        size -= length;
+    for (uint64_t i = 0; i < TEXTS_MAX && left > 0 && status == MUSTER_OK; i++) {
+        size_t size;
+        const char *line = next_line(&text, &left, &size);
+        if (i < records) {
+            status = reader->record(reader->user, i, line, size);
+        } else if (size > 0 && line[0] == 'V') {
+            status = load_value(reader, line, size);
+        } else {
+            status = reader->event(reader->user, sequence++, line, size);
+        }
     }
     return status;
 }
