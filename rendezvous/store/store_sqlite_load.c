@@ -21,7 +21,7 @@ struct sqlite_load {
     size_t rows;                 /* that were read */
 };
 
-/* Calls read for each row of a prepared statement, until the job is damaged. */
+/* Calls read for each row of a prepared statement, until it fails. */
 static muster_status each_row(struct sqlite_load *load, enum statement statement,
                               muster_status (*read)(struct sqlite_load *load, sqlite3_stmt *row))
 {
@@ -69,43 +69,40 @@ static muster_status pass_on(const struct sqlite_load *load, muster_status statu
                                : muster_error_prefix(status, "store %s", load->store->path);
 }
 
-static muster_status read_record(struct sqlite_load *load, sqlite3_stmt *row)
+/* A record of the snapshot or an event: its number, its text and its checksum. */
+static muster_status read_text(struct sqlite_load *load, sqlite3_stmt *row, bool of_snapshot)
 {
     muster_status status = MUSTER_OK;
     load->rows++;
     if (load->damaged) {
         return status;
     }
+    const struct muster_store_reader *reader = load->reader;
+    const struct muster_store_job *job = &load->job;
     const char *text = text_of(row, 1);
     size_t size_bytes = (size_t)sqlite3_column_bytes(row, 1);
-    uint64_t index = (uint64_t)sqlite3_column_int64(row, 0);
+    uint64_t number = (uint64_t)sqlite3_column_int64(row, 0);
     uint32_t checksum =
-        muster_row_checksum_record(load->job.name, load->job.snapshot, index, text, size_bytes);
+        of_snapshot ? muster_row_checksum_record(job->name, job->snapshot, number, text, size_bytes)
+                    : muster_row_checksum_event(job->name, number, text, size_bytes);
     char name[64];
-    (void)snprintf(name, sizeof name, "record %" PRIu64 " of its snapshot", index);
+    (void)snprintf(name, sizeof name,
+                   of_snapshot ? "record %" PRIu64 " of its snapshot" : "event %" PRIu64, number);
     if (!is_as_written(load, row, 2, checksum, name, &status)) {
         return status;
     }
-    return pass_on(load, load->reader->record(load->reader->user, index, text, size_bytes));
+    return pass_on(load, (of_snapshot ? reader->record : reader->event)(reader->user, number, text,
+                                                                        size_bytes));
+}
+
+static muster_status read_record(struct sqlite_load *load, sqlite3_stmt *row)
+{
+    return read_text(load, row, true);
 }
 
 static muster_status read_event(struct sqlite_load *load, sqlite3_stmt *row)
 {
-    muster_status status = MUSTER_OK;
-    load->rows++;
-    if (load->damaged) {
-        return status;
-    }
-    const char *text = text_of(row, 1);
-    size_t size_bytes = (size_t)sqlite3_column_bytes(row, 1);
-    uint64_t sequence = (uint64_t)sqlite3_column_int64(row, 0);
-    uint32_t checksum = muster_row_checksum_event(load->job.name, sequence, text, size_bytes);
-    char name[64];
-    (void)snprintf(name, sizeof name, "event %" PRIu64, sequence);
-    if (!is_as_written(load, row, 2, checksum, name, &status)) {
-        return status;
-    }
-    return pass_on(load, load->reader->event(load->reader->user, sequence, text, size_bytes));
+    return read_text(load, row, false);
 }
 
 static muster_status read_value(struct sqlite_load *load, sqlite3_stmt *row)

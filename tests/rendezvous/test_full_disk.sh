@@ -2,19 +2,7 @@
 # A disk that is full: a clear error, nothing changed, and on with it once there is room.
 set -eu
 source=${MUSTER_SOURCE:-$(dirname "$0")/../..}
-if [ "${1:-}" != inside ]; then
-    if ! unshare -m true 2>/dev/null; then
-        echo "SKIP: mounting a small disk needs root and a mount namespace"
-        exit 77
-    fi
-    exec unshare -m bash "$0" inside
-fi
-. "$source/tests/rendezvous/musterd.sh"
-mkdir "$folder/disk"
-mount -t tmpfs -o size=256k tmpfs "$folder/disk" 2>/dev/null || {
-    echo "SKIP: tmpfs cannot be mounted here"
-    exit 77
-}
+. "$source/tests/rendezvous/small_disk.sh"
 serve --store "$folder/disk/jobs.db" --hold-ms 100 --watch-ms 100
 expect '"formed"' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"maxSize\":1}"
 head -c 1M /dev/zero >"$folder/disk/filler" 2>/dev/null || true

@@ -2,19 +2,7 @@
 # Where a store cannot be written when musterd starts: one line that names what is wrong, and nothing is changed.
 set -eu
 source=${MUSTER_SOURCE:-$(dirname "$0")/../..}
-if [ "${1:-}" != inside ]; then
-    if ! unshare -m true 2>/dev/null; then
-        echo "SKIP: mounting a small disk needs root and a mount namespace"
-        exit 77
-    fi
-    exec unshare -m bash "$0" inside
-fi
-. "$source/tests/rendezvous/musterd.sh"
-mkdir "$folder/disk"
-mount -t tmpfs -o size=256k tmpfs "$folder/disk" 2>/dev/null || {
-    echo "SKIP: tmpfs cannot be mounted here"
-    exit 77
-}
+. "$source/tests/rendezvous/small_disk.sh"
 store=$folder/disk/jobs.db
 serve --store "$store" --settle-ms 0
 expect '"formed"' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"maxSize\":1}"

@@ -1,7 +1,8 @@
-/* Calls of musterd's methods: the storage of a held request, and a condition that its response
- * signals. */
+/* A service without a socket, and calls of its methods: the storage of a held request, and a
+ * condition that its response signals. */
 #include "tests/support/caller.h"
 
+#include "rendezvous/store/store.h"
 #include "tests/support/part.h"
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
@@ -16,6 +17,25 @@
 #include <cmocka.h>
 
 enum { WAIT_MS = 20000, REQUEST_SIZE = 8192, MEMBER_COUNT = 2048 };
+
+struct muster_service *test_local_service_open(const struct muster_service_config *config,
+                                               const char *path, struct muster_store **ret_store)
+{
+    struct muster_service *service = NULL;
+    muster_status status = path != NULL ? muster_store_sqlite_open(path, ret_store)
+                                        : muster_store_memory_open(ret_store);
+    if (status != MUSTER_OK || muster_service_create(config, *ret_store, &service) != MUSTER_OK) {
+        fail_msg("%s", muster_last_error());
+    }
+    return service;
+}
+
+void test_local_service_close(struct muster_service *service, struct muster_store *store)
+{
+    muster_service_quiesce(service);
+    muster_service_destroy(service);
+    muster_store_close(store);
+}
 
 /* The JSON of both parts; NULL: none. */
 static json_t *parse(const struct muster_rpc_response *response)

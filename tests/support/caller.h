@@ -1,10 +1,18 @@
-/* Calls musterd's methods without a socket, and waits for those that are held. */
+/* A service of musterd's without a socket: its methods are called, and those that are held waited
+ * for. */
 #ifndef MUSTER_TESTS_SUPPORT_CALLER_H
 #define MUSTER_TESTS_SUPPORT_CALLER_H
 
 #include "rendezvous/routes/rpc.h"
 
 #include <pthread.h>
+
+/* Makes the service on the SQLite store at this path; NULL: on a store in memory. Fails the test if
+ * it cannot. */
+struct muster_service *test_local_service_open(const struct muster_service_config *config,
+                                               const char *path, struct muster_store **ret_store);
+/* Ends what is held, and closes both. */
+void test_local_service_close(struct muster_service *service, struct muster_store *store);
 
 struct test_call {
     struct muster_held_request request; /* first */

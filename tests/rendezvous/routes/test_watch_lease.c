@@ -29,8 +29,7 @@ static int set_up(void **state)
     config.watch_ms = WATCH_MS;
     config.settings.lease_ms = LEASE_MS;
     config.settings.settle_ms = 1000;
-    assert_int_equal(muster_store_memory_open(&fixture->store), MUSTER_OK);
-    assert_int_equal(muster_service_create(&config, fixture->store, &fixture->service), MUSTER_OK);
+    fixture->service = test_local_service_open(&config, NULL, &fixture->store);
     *state = fixture;
     return 0;
 }
@@ -38,9 +37,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *fixture = *state;
-    muster_service_quiesce(fixture->service);
-    muster_service_destroy(fixture->service);
-    muster_store_close(fixture->store);
+    test_local_service_close(fixture->service, fixture->store);
     free(fixture);
     return 0;
 }

@@ -55,17 +55,12 @@ static void start(const char *path)
     muster_service_config_init(&config);
     config.settings.settle_ms = 0;
     config.settings.lease_ms = 3600000; /* no member dies, however slow the machine is */
-    if (muster_store_sqlite_open(path, &store) != MUSTER_OK ||
-        muster_service_create(&config, store, &service) != MUSTER_OK) {
-        fail_msg("%s", muster_last_error());
-    }
+    service = test_local_service_open(&config, path, &store);
 }
 
 static void stop(void)
 {
-    muster_service_quiesce(service);
-    muster_service_destroy(service);
-    muster_store_close(store);
+    test_local_service_close(service, store);
 }
 
 static void expect(enum muster_rpc_method method, enum muster_rpc_code code, const char *part,

@@ -195,15 +195,10 @@ struct known {
 static struct muster_service *start(const char *path, struct muster_store **ret_store)
 {
     struct muster_service_config config;
-    struct muster_service *service = NULL;
     muster_service_config_init(&config);
     config.hold_ms = 15000;
     config.settings.lease_ms = 3600000;
-    if (muster_store_sqlite_open(path, ret_store) != MUSTER_OK ||
-        muster_service_create(&config, *ret_store, &service) != MUSTER_OK) {
-        fail_msg("%s", muster_last_error());
-    }
-    return service;
+    return test_local_service_open(&config, path, ret_store);
 }
 
 /* Both members join with the last generation that they know, and are in the next one. */

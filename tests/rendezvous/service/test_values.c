@@ -30,15 +30,12 @@ static void start(struct fixture *fixture)
     muster_service_config_init(&config);
     config.settings.settle_ms = 1;
     config.settings.lease_ms = 3600000; /* no member dies, however slow the machine is */
-    assert_int_equal(muster_store_sqlite_open(fixture->path, &fixture->store), MUSTER_OK);
-    assert_int_equal(muster_service_create(&config, fixture->store, &fixture->service), MUSTER_OK);
+    fixture->service = test_local_service_open(&config, fixture->path, &fixture->store);
 }
 
 static void stop(struct fixture *fixture)
 {
-    muster_service_quiesce(fixture->service);
-    muster_service_destroy(fixture->service);
-    muster_store_close(fixture->store);
+    test_local_service_close(fixture->service, fixture->store);
 }
 
 static int set_up(void **state)
