@@ -1,5 +1,6 @@
-/* What point_to_point.c, where messages are posted and end, and message_arrivals.c, where they come
- * in, have in common. */
+/* What message_requests.c, where sends and receives end, message_arrivals.c, where messages come
+ * in, and point_to_point.c, where they are posted, have in common. Each uses those named before it.
+ */
 #ifndef MUSTER_WORKER_CONTEXT_POINT_TO_POINT_PARTS_H
 #define MUSTER_WORKER_CONTEXT_POINT_TO_POINT_PARTS_H
 
@@ -72,8 +73,8 @@ struct muster_point_to_point {
     char broken_text[MUSTER_ERROR_MAX];
 };
 
-/* Of point_to_point.c; with the fabric's lock, like all that follows. The first one has a text for
- * a status that is not MUSTER_OK, the second one takes muster_last_error(). */
+/* Of message_requests.c; with the fabric's lock, like all that follows. The first one has a text
+ * for a status that is not MUSTER_OK, the second one takes muster_last_error(). */
 void muster_message_request_finish_with(struct muster_message_request *request,
                                         muster_status status, const char *text);
 void muster_message_request_finish(struct muster_message_request *request, muster_status status);

@@ -35,18 +35,6 @@ struct muster_waiter {
 
 /* Waking ------------------------------------------------------------------------------------- */
 
-void muster_fabric_wake(struct muster_fabric *fabric)
-{
-    /* Either the leader sees `woken` before it sleeps, or this thread sees `sleeping`: each stores
-     * its own flag before it loads the other one. */
-    if (atomic_exchange(&fabric->woken, true) || !atomic_load(&fabric->sleeping)) {
-        return;
-    }
-    uint64_t one = 1;
-    ssize_t written = write(fabric->wake_fd, &one, sizeof one);
-    (void)written; /* cannot fail: the counter holds 2^64 - 2 wakes */
-}
-
 static void wake_ready(struct muster_watch *watch, uint32_t events)
 {
     (void)events;
@@ -127,41 +115,6 @@ static void free_retired(struct muster_fabric *fabric)
         *pointer = link->next;
         free(link);
     }
-}
-
-/* The lock while bytes are moved ------------------------------------------------------------- */
-
-void muster_fabric_unlock(struct muster_fabric *fabric)
-{
-    fabric->busy = true;
-    muster_mutex_unlock(&fabric->lock);
-}
-
-void muster_fabric_lock(struct muster_fabric *fabric)
-{
-    muster_mutex_lock(&fabric->lock);
-    fabric->busy = false;
-    if (fabric->quiescing > 0) {
-        pthread_cond_broadcast(&fabric->idle);
-    }
-}
-
-void muster_fabric_yield(struct muster_fabric *fabric)
-{
-    while (fabric->quiescing > 0) {
-        pthread_cond_wait(&fabric->idle, &fabric->lock);
-    }
-}
-
-void muster_fabric_quiesce(struct muster_fabric *fabric)
-{
-    fabric->quiescing++;
-    while (fabric->busy) {
-        muster_fabric_wake(fabric); /* the leader may be spinning */
-        pthread_cond_wait(&fabric->idle, &fabric->lock);
-    }
-    fabric->quiescing--;
-    pthread_cond_broadcast(&fabric->idle);
 }
 
 /* A turn ------------------------------------------------------------------------------------- */
