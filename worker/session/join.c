@@ -104,7 +104,7 @@ static muster_status join_once(struct muster_session *session, int64_t deadline_
         return status == MUSTER_OK ? MUSTER_OK
                                    : muster_error_prefix(MUSTER_FATAL, "the answer to Join");
     }
-    if (session->known_to_service) {
+    if (muster_policy_join_place(code, session->known_to_service) != MUSTER_PLACE_KEPT) {
         muster_session_apply_service_error(session, session->generation.number, code,
                                            muster_last_error());
     }

@@ -106,7 +106,8 @@ muster_status muster_session_join(struct muster_session *session)
             change_identity(session);
         }
         muster_status status = join_once(session, deadline_ns);
-        if (status == MUSTER_OK || !is_declared_dead(session)) {
+        if (status == MUSTER_OK || !is_declared_dead(session) ||
+            muster_clock_left_ms(deadline_ns) == 0) {
             return status;
         }
     }

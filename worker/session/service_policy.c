@@ -49,6 +49,11 @@ enum muster_policy_place muster_policy_place(enum muster_rpc_code code)
                                                     : MUSTER_PLACE_KEPT;
 }
 
+enum muster_policy_place muster_policy_join_place(enum muster_rpc_code code, bool known)
+{
+    return known || code == MUSTER_RPC_NOT_FOUND ? muster_policy_place(code) : MUSTER_PLACE_KEPT;
+}
+
 enum muster_policy_watch muster_policy_watch(muster_status status, enum muster_rpc_code code)
 {
     return code == MUSTER_RPC_CANCELED ? MUSTER_WATCH_REPLACED
