@@ -39,8 +39,8 @@ enum muster_policy_place {
     MUSTER_PLACE_ENDED, /* the job is over for it */
 };
 enum muster_policy_place muster_policy_place(enum muster_rpc_code code);
-/* The same for an error of Join. known: the service has answered a Join of this member. Where it has
- * not, it may still know the member, from a Join whose answers were lost. */
+/* The same for an error of Join. known: the service has answered a Join of this member. Where it
+ * has not, it may still know the member, from a Join whose answers were lost. */
 enum muster_policy_place muster_policy_join_place(enum muster_rpc_code code, bool known);
 
 /* What a Watch that failed means. */
