@@ -225,8 +225,12 @@ static muster_status join_again(struct muster_membership *m, struct muster_membe
         finish_member(m, member, "", actions);
         return MUSTER_OK;
     }
-    if (member->phase == MUSTER_MEMBER_ACTIVE && info->generation < m->generation.number) {
-        add_action(actions, MUSTER_ACTION_ANSWER_JOINS, ""); /* the first response was lost */
+    /* The Join that the generation formed with, once more: its response was lost, or this copy of
+     * it was late. A later Join means that a late copy of an earlier one was counted. */
+    bool repeated = info->generation <= member->info->generation;
+    if (member->phase == MUSTER_MEMBER_ACTIVE && repeated &&
+        info->generation < m->generation.number) {
+        add_action(actions, MUSTER_ACTION_ANSWER_JOINS, "");
         return MUSTER_OK;
     }
     TRY(muster_records_set_info(m, member, info)); /* first: what can fail changes nothing */

@@ -33,6 +33,20 @@ static bool sleep_until_due(struct muster_clock_thread *clock)
     return !clock->stopping;
 }
 
+void muster_clock_thread_run_once(struct muster_clock_thread *clock)
+{
+    muster_mutex_lock(&clock->mutex);
+    clock->wake_ns = MUSTER_NEVER;
+    muster_mutex_unlock(&clock->mutex);
+    muster_clock_thread_wake_by(clock, clock->tick(clock->user));
+}
+
+int64_t muster_clock_thread_next_ns(struct muster_clock_thread *clock)
+{
+    AUTO_LOCK(&clock->mutex);
+    return clock->wake_ns;
+}
+
 static void *run(void *user)
 {
     struct muster_clock_thread *clock = user;

@@ -26,6 +26,10 @@ MUSTER_CHECKED muster_status muster_clock_thread_start(struct muster_clock_threa
 /* Stops the thread, if it was started; tick is not called any more. */
 void muster_clock_thread_finish(struct muster_clock_thread *clock);
 
+/* Without the thread: one of its rounds, and when the next is due. */
+void muster_clock_thread_run_once(struct muster_clock_thread *clock);
+int64_t muster_clock_thread_next_ns(struct muster_clock_thread *clock);
+
 /* tick is called at at_ns at the latest. Any thread. */
 void muster_clock_thread_wake_by(struct muster_clock_thread *clock, int64_t at_ns);
 

@@ -63,6 +63,18 @@ static bool take_waiting(struct muster_commits *commits, struct muster_held_requ
     return *ret_waiting != NULL;
 }
 
+bool muster_commits_run_once(struct muster_commits *commits)
+{
+    muster_mutex_lock(&commits->mutex);
+    struct muster_held_request *waiting = commits->waiting;
+    commits->waiting = NULL;
+    muster_mutex_unlock(&commits->mutex);
+    if (waiting != NULL) {
+        sync_and_send(commits, waiting);
+    }
+    return waiting != NULL;
+}
+
 static void *run(void *user)
 {
     struct muster_commits *commits = user;

@@ -34,6 +34,9 @@ MUSTER_CHECKED muster_status muster_commits_start(struct muster_commits *commits
 /* Syncs, sends what waits, and ends the thread, if it was started. */
 void muster_commits_finish(struct muster_commits *commits);
 
+/* Without the thread: one of its rounds. False: no response waits for a sync. */
+bool muster_commits_run_once(struct muster_commits *commits);
+
 /* The ticket of a write that has just returned. 0: the store has nothing to sync. */
 uint64_t muster_commits_ticket(struct muster_commits *commits);
 /* Whether what has this ticket is not on the disk yet. */

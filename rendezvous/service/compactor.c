@@ -66,6 +66,9 @@ static muster_status add_text(struct compaction_texts *texts, char *text)
 /* Lets others have the locks. False: the service is ending. */
 static bool pause_between_steps(struct muster_compactor *compactor)
 {
+    if (compactor->driven) {
+        return compactor->between(compactor->between_user);
+    }
     int64_t until_ns = muster_clock_after_ms(PAUSE_MS);
     AUTO_LOCK(&compactor->mutex);
     while (!compactor->stopping &&
@@ -318,9 +321,33 @@ static void *run(void *user)
     return NULL;
 }
 
+void muster_compactor_drive(struct muster_compactor *compactor)
+{
+    compactor->driven = true;
+}
+
+bool muster_compactor_run_once(struct muster_compactor *compactor, bool (*between)(void *user),
+                               void *user)
+{
+    muster_mutex_lock(&compactor->mutex);
+    struct muster_compaction *next = compactor->queue;
+    if (next != NULL) {
+        LL_DELETE(compactor->queue, next);
+    }
+    muster_mutex_unlock(&compactor->mutex);
+    if (next != NULL) {
+        compactor->between = between;
+        compactor->between_user = user;
+        conclude(next, compact(next));
+        destroy(next);
+    }
+    return next != NULL;
+}
+
 void muster_compactor_add_if_due(struct muster_compactor *compactor, struct muster_job *job)
 {
-    if (job->event_count < job->compact_at || job->compaction != 0 || !compactor->runs ||
+    bool works = compactor->runs || compactor->driven;
+    if (job->event_count < job->compact_at || job->compaction != 0 || !works ||
         !compactor->service->store->ops->syncs) {
         return;
     }

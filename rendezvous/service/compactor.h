@@ -31,11 +31,14 @@ struct muster_compactor {
     struct muster_service *service; /* borrowed */
     pthread_t thread;
     bool runs;
+    bool driven; /* without the thread */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     struct muster_compaction *queue; /* under the lock */
     uint64_t numbers;                /* under the lock: how many compactions there were */
     bool stopping;                   /* under the lock */
+    bool (*between)(void *user);     /* driven: in place of a pause between two steps */
+    void *between_user;
 };
 
 /* Prepares zeroed storage. */
@@ -43,6 +46,13 @@ void muster_compactor_init(struct muster_compactor *compactor, struct muster_ser
 MUSTER_CHECKED muster_status muster_compactor_start(struct muster_compactor *compactor);
 /* Ends the thread; what it has not installed is not used, and removed by the next compaction. */
 void muster_compactor_finish(struct muster_compactor *compactor);
+
+/* Without the thread: compactions are queued from now on, and this does the first of the queue.
+ * between is called between two steps, while others may use the service; false: the compaction is
+ * given up. False: the queue is empty. */
+void muster_compactor_drive(struct muster_compactor *compactor);
+bool muster_compactor_run_once(struct muster_compactor *compactor, bool (*between)(void *user),
+                               void *user);
 
 /* The job has a new event: compacts it, if it has too many. If that fails the events stay, and it
  * is tried again after as many more. The job is locked. */

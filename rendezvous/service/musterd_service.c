@@ -92,6 +92,24 @@ static int64_t tick(void *user)
 
 /* Life ---------------------------------------------------------------------------------------- */
 
+static muster_status start_compactor(struct muster_service *service)
+{
+    if (service->config.without_threads) {
+        muster_compactor_drive(&service->compactor);
+        return MUSTER_OK;
+    }
+    return muster_compactor_start(&service->compactor);
+}
+
+static muster_status start_threads(struct muster_service *service)
+{
+    if (service->config.without_threads) {
+        return MUSTER_OK;
+    }
+    TRY(muster_commits_start(&service->commits));
+    return muster_clock_thread_start(&service->clock);
+}
+
 /* The jobs are loaded and have fresh leases before the clock thread can declare anybody dead. */
 muster_status muster_service_create(const struct muster_service_config *config,
                                     struct muster_store *store, struct muster_service **ret_service)
@@ -110,16 +128,13 @@ muster_status muster_service_create(const struct muster_service_config *config,
     muster_commits_init(&service->commits, store, &service->metrics);
     muster_status status = muster_journal_load(service);
     if (status == MUSTER_OK) {
-        status = muster_compactor_start(&service->compactor);
+        status = start_compactor(service);
     }
     if (status == MUSTER_OK) {
         status = muster_jobs_restart(service);
     }
     if (status == MUSTER_OK) {
-        status = muster_commits_start(&service->commits);
-    }
-    if (status == MUSTER_OK) {
-        status = muster_clock_thread_start(&service->clock);
+        status = start_threads(service);
     }
     if (status != MUSTER_OK) {
         muster_service_destroy(service);

@@ -23,6 +23,7 @@ struct muster_service_config {
     uint32_t jobs_max;                   /* at most MUSTER_JOBS_MAX */
     uint32_t jobs_per_address;           /* of strangers */
     uint32_t keep_ended_ms;              /* how long after its end a job is forgotten */
+    bool without_threads;                /* the caller runs their steps: service/driven.h */
     struct muster_job_settings settings; /* of new jobs; the sizes are for Joins without sizes */
 };
 

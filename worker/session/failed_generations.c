@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "worker/base/clock.h"
+#include "worker/session/service_policy.h"
 #include "worker/session/session_sets.h"
 
 enum {
@@ -18,8 +19,6 @@ enum {
     FAILED_MAX_MAJORITY = 20, /* the same for a member that reaches more than half of the members */
     FAILED_BEFORE_COUNT = 6,  /* from then on each generation counts the members it can reach */
     COUNT_REACHABLE_MS = 5000,
-    BACK_OFF_MS = 20, /* after the first; doubled after each further one */
-    BACK_OFF_MAX_MS = 1000,
 };
 
 muster_status muster_session_count_failed_generation(struct muster_session *session,
@@ -52,11 +51,10 @@ void muster_session_count_reachable(struct muster_session *session)
 
 void muster_session_back_off(const struct muster_session *session)
 {
-    if (session->failed_generations == 0) {
+    uint32_t pause_ms = muster_policy_rejoin_pause_ms(session->failed_generations);
+    if (pause_ms == 0) {
         return;
     }
-    uint32_t pause_ms = (uint32_t)BACK_OFF_MS << (session->failed_generations - 1);
-    pause_ms = pause_ms < BACK_OFF_MAX_MS ? pause_ms : BACK_OFF_MAX_MS;
     struct timespec pause = {.tv_sec = pause_ms / 1000,
                              .tv_nsec = (long)(pause_ms % 1000) * 1000000};
     (void)nanosleep(&pause, NULL);

@@ -13,12 +13,10 @@
 #include "worker/base/thread.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/lease_thread.h"
+#include "worker/session/service_policy.h"
 
 enum {
-    JOIN_ATTEMPT_MS = MUSTER_WAIT_MAX_MS + 5000, /* before the service's hold time is known */
-    JOIN_MARGIN_MS = 5000,
-    ATTEMPTS_IN_A_ROW = 8, /* of one call; then the session checks whether it is to leave */
-    PAUSE_MAX_MS = 200,    /* after failures that the client does not back off from by itself */
+    PAUSE_MAX_MS = 200, /* after failures that the client does not back off from by itself */
 };
 
 /* The fabric ----------------------------------------------------------------------------------- */
@@ -86,11 +84,10 @@ static muster_status join_once(struct muster_session *session, int64_t deadline_
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     fill_request(session, request);
-    uint32_t hold_ms = session->hold_ms;
     struct muster_retry_policy retry_policy = {
-        .attempt_ms = hold_ms > 0 ? hold_ms + JOIN_MARGIN_MS : JOIN_ATTEMPT_MS,
+        .attempt_ms = muster_policy_join_attempt_ms(session->hold_ms),
         .deadline_ns = deadline_ns,
-        .attempts = ATTEMPTS_IN_A_ROW,
+        .attempts = MUSTER_JOIN_ATTEMPTS,
     };
     enum muster_rpc_code code = MUSTER_RPC_OK;
     json_t *answer = NULL;
@@ -107,7 +104,7 @@ static muster_status join_once(struct muster_session *session, int64_t deadline_
         return status == MUSTER_OK ? MUSTER_OK
                                    : muster_error_prefix(MUSTER_FATAL, "the answer to Join");
     }
-    if (session->known_to_service) {
+    if (muster_policy_join_place(code, session->known_to_service) != MUSTER_PLACE_KEPT) {
         muster_session_apply_service_error(session, session->generation.number, code,
                                            muster_last_error());
     }
@@ -146,7 +143,7 @@ static void pause_briefly(void)
 /* After a failed attempt. MUSTER_OK: try again, after a pause if the client has not backed off. */
 static muster_status check_retry(struct muster_session *session, muster_status status, bool *warned)
 {
-    if (status != MUSTER_RETRY && status != MUSTER_REJOIN) {
+    if (!muster_policy_joins_again(status)) {
         return status;
     }
     if (!*warned) {

@@ -21,15 +21,10 @@
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
 #include "worker/session/generation_guard.h"
+#include "worker/session/service_policy.h"
 
 enum {
-    REPORT_ATTEMPT_MS = 500,
-    REPORT_TOTAL_MS = 1000,
-    WATCH_MARGIN_LEAST_MS = 100,
-    ATTEMPTS_IN_A_ROW = 12, /* of one Watch; then the request is filled in again */
     REFUSED_PAUSE_MS = 1000,
-    REVOKED_PAUSE_MAX_MS = 250, /* between signs of life in a generation that is revoked */
-    REVOKED_PAUSES = 4,         /* in the time that a Watch would have been held */
 };
 
 /* What the thread knows of the service; each change is logged once. */
@@ -52,22 +47,6 @@ static bool nothing_to_watch_locked(const struct muster_session *session)
     return !formed || session->finished || session->declared_dead || session->ended;
 }
 
-static uint32_t revoked_pause_ms(const struct muster_session *session)
-{
-    uint32_t pause_ms = session->hold_ms / REVOKED_PAUSES;
-    return pause_ms < REVOKED_PAUSE_MAX_MS ? pause_ms : REVOKED_PAUSE_MAX_MS;
-}
-
-/* The service holds a Watch for hold_ms, and the lease begins when it answers. The attempt ends
- * after that time and a margin for the answer: a third of the lease, so that after a lost answer
- * there is time for another Watch before the lease ends. */
-static uint32_t attempt_ms(const struct muster_session *session)
-{
-    uint32_t margin_ms = session->lease_ms / 3;
-    return session->hold_ms +
-           (margin_ms > WATCH_MARGIN_LEAST_MS ? margin_ms : WATCH_MARGIN_LEAST_MS);
-}
-
 /* Waits until there is a generation to watch, and fills in the request. False: the session is
  * closing. */
 static bool next_watch(struct muster_session *session, struct watch_state *watch,
@@ -77,7 +56,7 @@ static bool next_watch(struct muster_session *session, struct watch_state *watch
     AUTO_LOCK(&session->mutex);
     if (watch->revoked != 0 && watch->revoked == session->generation.number && !session->closing) {
         if (watch->sign_of_life_sent) {
-            wait_locked(session, revoked_pause_ms(session)); /* the service answers at once */
+            wait_locked(session, muster_policy_revoked_pause_ms(session->hold_ms));
         }
         watch->sign_of_life_sent = true;
     }
@@ -85,9 +64,9 @@ static bool next_watch(struct muster_session *session, struct watch_state *watch
         (void)pthread_cond_wait(&session->changed, &session->mutex);
     }
     *retry_policy = (struct muster_retry_policy){
-        .attempt_ms = attempt_ms(session),
+        .attempt_ms = muster_policy_watch_attempt_ms(session->hold_ms, session->lease_ms),
         .deadline_ns = MUSTER_NEVER,
-        .attempts = watch->unreachable ? ATTEMPTS_IN_A_ROW : 1,
+        .attempts = watch->unreachable ? MUSTER_WATCH_ATTEMPTS : 1,
     };
     *request = (struct muster_watch_request){
         .generation = session->generation.number,
@@ -121,7 +100,8 @@ static void apply_answer(struct muster_session *session, struct watch_state *wat
 void muster_session_apply_service_error(struct muster_session *session, uint64_t generation,
                                         enum muster_rpc_code code, const char *why)
 {
-    if (code != MUSTER_RPC_NOT_FOUND && code != MUSTER_RPC_FAILED_PRECONDITION) {
+    enum muster_policy_place place = muster_policy_place(code);
+    if (place == MUSTER_PLACE_KEPT) {
         return;
     }
     AUTO_LOCK(&session->mutex);
@@ -129,7 +109,7 @@ void muster_session_apply_service_error(struct muster_session *session, uint64_t
         return;
     }
     (void)snprintf(session->why, sizeof session->why, "%s", why);
-    if (code == MUSTER_RPC_NOT_FOUND) {
+    if (place == MUSTER_PLACE_LOST) {
         session->declared_dead = true;
     } else {
         session->ended = true;
@@ -142,11 +122,12 @@ void muster_session_apply_service_error(struct muster_session *session, uint64_t
 static void apply_failure(struct muster_session *session, struct watch_state *watch,
                           uint64_t generation, muster_status status, enum muster_rpc_code code)
 {
-    if (code == MUSTER_RPC_CANCELED) {
-        return; /* the caller's Join replaced this Watch, or the session is closing */
+    enum muster_policy_watch meaning = muster_policy_watch(status, code);
+    if (meaning == MUSTER_WATCH_REPLACED) {
+        return;
     }
     muster_session_apply_service_error(session, generation, code, muster_last_error());
-    if (status == MUSTER_RETRY) {
+    if (meaning == MUSTER_WATCH_UNREACHABLE) {
         if (!watch->unreachable) {
             muster_log(MUSTER_LOG_WARN,
                        "the service cannot be reached; the job goes on without it: %s",
@@ -155,7 +136,7 @@ static void apply_failure(struct muster_session *session, struct watch_state *wa
         watch->unreachable = true;
         return;
     }
-    if (status == MUSTER_REJOIN) {
+    if (meaning == MUSTER_WATCH_REVOKED) {
         const struct muster_watch_response over = {.revoked = true,
                                                    .reason = "the service refused the Watch of it"};
         apply_answer(session, watch, generation, &over);
@@ -255,9 +236,9 @@ void muster_session_report(struct muster_session *session, uint64_t generation, 
 {
     struct muster_report_request request = {0};
     struct muster_retry_policy retry_policy = {
-        .attempt_ms = REPORT_ATTEMPT_MS,
-        .deadline_ns = muster_clock_after_ms(REPORT_TOTAL_MS),
-        .attempts = 2,
+        .attempt_ms = MUSTER_REPORT_ATTEMPT_MS,
+        .deadline_ns = muster_clock_after_ms(MUSTER_REPORT_TOTAL_MS),
+        .attempts = MUSTER_REPORT_ATTEMPTS,
     };
     /* If the client is in use, another caller is reporting or joining already. */
     if (pthread_mutex_trylock(&session->client_mutex) != 0) {

@@ -11,9 +11,8 @@
 #include "worker/session/generation.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/join.h"
+#include "worker/session/service_policy.h"
 #include "worker/session/without_service.h"
-
-enum { REJOIN_LEAVE_MS = 2000 };
 
 /* Leaving -------------------------------------------------------------------------------------- */
 
@@ -50,7 +49,8 @@ void muster_session_finish(struct muster_session *session)
     (void)pthread_cond_broadcast(&session->changed);
     muster_mutex_unlock(&session->mutex);
     if (first && !session->without_service) {
-        muster_session_send_leave(session, MUSTER_LEAVE_FINISHED, "finished", REJOIN_LEAVE_MS);
+        muster_session_send_leave(session, MUSTER_LEAVE_FINISHED, "finished",
+                                  MUSTER_LEAVE_TOTAL_MS);
     }
 }
 
@@ -106,7 +106,8 @@ muster_status muster_session_join(struct muster_session *session)
             change_identity(session);
         }
         muster_status status = join_once(session, deadline_ns);
-        if (status == MUSTER_OK || !is_declared_dead(session)) {
+        if (status == MUSTER_OK || !is_declared_dead(session) ||
+            muster_clock_left_ms(deadline_ns) == 0) {
             return status;
         }
     }
@@ -146,7 +147,8 @@ static muster_status leave_or_join(struct muster_session *session)
 {
     TRY(check_not_ended(session));
     if (muster_session_is_leaving(session)) {
-        muster_session_send_leave(session, MUSTER_LEAVE_PLANNED, "left as asked", REJOIN_LEAVE_MS);
+        muster_session_send_leave(session, MUSTER_LEAVE_PLANNED, "left as asked",
+                                  MUSTER_LEAVE_TOTAL_MS);
         return muster_error_set(MUSTER_ENDED, "left as asked");
     }
     return muster_session_join(session);

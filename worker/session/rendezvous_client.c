@@ -15,10 +15,9 @@
 #include "worker/base/clock.h"
 #include "worker/base/fork_guard.h"
 #include "worker/base/keepalive.h"
+#include "worker/session/service_policy.h"
 
 enum {
-    BACKOFF_BASE_MS = 10,
-    BACKOFF_CAP_MS = 1000,
     CONNECT_MAX_MS = 3000,
     POLL_MAX_MS = 1000,
     URL_MAX_BYTES = 512,
@@ -484,14 +483,10 @@ static struct attempt attempt_once(struct muster_client *client, enum muster_rpc
     return ended;
 }
 
-/* Back-off with full jitter: between 0 and a bound that doubles with every failure. */
+/* Waits for a random time within the bound of the policy. */
 static void back_off(struct muster_client *client, uint32_t failures, int64_t deadline_ns)
 {
-    uint32_t bound_ms = BACKOFF_CAP_MS;
-    if (failures < 7) { /* 10 ms x 2^7 exceeds the cap */
-        bound_ms = (uint32_t)BACKOFF_BASE_MS << failures;
-    }
-    int wait_ms = (int)muster_random_below(bound_ms + 1);
+    int wait_ms = (int)muster_random_below(muster_policy_back_off_ms(failures) + 1);
     int left_ms = muster_clock_left_ms(deadline_ns);
     int64_t until_ns = muster_clock_after_ms((uint32_t)(wait_ms < left_ms ? wait_ms : left_ms));
     while (muster_clock_left_ms(until_ns) > 0 && !atomic_load(&client->interrupted)) {

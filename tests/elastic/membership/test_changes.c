@@ -76,6 +76,25 @@ static void a_member_whose_response_was_lost_gets_it_again_and_nothing_changes(v
     drive_finish(&d);
 }
 
+/* Found by the simulation, seed 249. */
+static void a_late_copy_of_a_join_does_not_hide_a_newer_state(void **state)
+{
+    (void)state;
+    struct drive d;
+    start_four(&d);
+    drive_join_all(&d, "a0 a1 b0 b1", 1, 3);
+    drive_join_all(&d, "b1 b0 a1", 2, 6);
+    drive_join_all(&d, "a0", 1, 3); /* the copy */
+    assert_int_equal(drive_generation(&d), 3);
+    drive_join_all(&d, "a0", 2, 7);
+    assert_int_equal(drive_phase(&d), MUSTER_JOB_FORMING);
+    drive_join_all(&d, "a1 b0 b1", 3, 6);
+    assert_int_equal(drive_generation(&d), 4);
+    assert_int_equal(drive_member(&d, "a0").rank, 0);
+    assert_int_equal(drive_member(&d, "a0").info->state_version, 7);
+    drive_finish(&d);
+}
+
 static void newcomers_wait_beside_the_running_job_until_they_have_settled(void **state)
 {
     (void)state;
@@ -544,6 +563,7 @@ int main(void)
         cmocka_unit_test(a_retried_join_does_not_prolong_the_settle_window),
         cmocka_unit_test(a_member_of_the_running_generation_that_joins_again_ends_it),
         cmocka_unit_test(a_member_whose_response_was_lost_gets_it_again_and_nothing_changes),
+        cmocka_unit_test(a_late_copy_of_a_join_does_not_hide_a_newer_state),
         cmocka_unit_test(newcomers_wait_beside_the_running_job_until_they_have_settled),
         cmocka_unit_test(newcomers_that_reach_the_target_are_pending_at_once),
         cmocka_unit_test(newcomers_that_go_away_are_no_longer_pending),

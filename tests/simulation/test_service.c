@@ -1,0 +1,115 @@
+/*
+ * Whole jobs under a simulated network, clock and disk, from seeds: README.md. MUSTER_SEED runs one
+ * seed and prints what happens in it. "all" runs 10,000, "mutant" the seeds that a mutant must fail
+ * in.
+ */
+#include "tests/simulation/sim.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static unsigned seeds = 200, calm_seeds = 40, crowd = 200;
+static uint64_t first_seed;
+static bool traced;
+
+static void print_totals(const struct sim_totals *totals)
+{
+    print_message(
+        "%llu events, %llu requests, %llu generations, %llu commits, %llu deaths (%llu of "
+        "the living), %llu starts of the server, %llu power losses, %llu compactions, "
+        "%llu twins, %llu resizes, %llu finished\n",
+        (unsigned long long)totals->events, (unsigned long long)totals->requests,
+        (unsigned long long)totals->generations, (unsigned long long)totals->commits,
+        (unsigned long long)totals->deaths, (unsigned long long)totals->wrong_deaths,
+        (unsigned long long)totals->restarts, (unsigned long long)totals->power_losses,
+        (unsigned long long)totals->compactions, (unsigned long long)totals->twins,
+        (unsigned long long)totals->resizes, (unsigned long long)totals->finishes);
+}
+
+static void jobs_form_whatever_fails(void **state)
+{
+    struct sim_totals totals = {0};
+    (void)state;
+    print_message("seeds from MUSTER_SEED=%llu, %u of them\n", (unsigned long long)first_seed,
+                  seeds);
+    for (unsigned i = 0; i < seeds; i++) {
+        sim_run(first_seed + i, NULL, traced, &totals);
+    }
+    print_totals(&totals);
+    if (seeds >= 100) { /* else a kind may be missing by chance */
+        assert_true(totals.deaths > 0 && totals.restarts > seeds && totals.compactions > 0);
+        assert_true(totals.power_losses > 0 && totals.twins > 0 && totals.finishes > 0);
+    }
+}
+
+/* The proxy before the server restarts, the server pauses for up to 3 s, it is 2 s behind with
+ * reading; again and again, with Watches as long as they are. */
+static void a_server_that_is_slow_loses_nobody(void **state)
+{
+    struct sim_totals totals = {0};
+    (void)state;
+    for (unsigned i = 0; i < calm_seeds; i++) {
+        const struct sim_plan plan = {.workers = 2 + i % 7,
+                                      .hosts = 2,
+                                      .min = 1,
+                                      .max = 2 + i % 7,
+                                      .target = 2 + i % 7,
+                                      .faults_ns = (int64_t)120000 * SIM_MS,
+                                      .fault_every_ns = (int64_t)40000 * SIM_MS,
+                                      .step_ns = (int64_t)1000 * SIM_MS,
+                                      .network = {.delay_ns = 2 * SIM_MS, .slow_ns = 20 * SIM_MS},
+                                      .pauses = 1,
+                                      .behind = 2,
+                                      .proxy_restarts = 1,
+                                      .nobody_dies = true};
+        sim_run(first_seed + i, &plan, traced, &totals);
+    }
+    print_totals(&totals);
+}
+
+static void a_crowd_forms(void **state)
+{
+    struct sim_totals totals = {0};
+    struct sim_plan plan;
+    (void)state;
+    sim_random_seed(first_seed);
+    sim_plan_draw(&plan, crowd);
+    plan.work = 0;
+    plan.max = crowd;
+    plan.faults_ns = (int64_t)5000 * SIM_MS;
+    sim_run(first_seed, &plan, traced, &totals);
+    print_totals(&totals);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_form_whatever_fails),
+        cmocka_unit_test(a_server_that_is_slow_loses_nobody),
+        cmocka_unit_test(a_crowd_forms),
+    };
+    const char *given = getenv("MUSTER_SEED");
+    first_seed = (uint64_t)time(NULL) * 100000;
+    if (argc > 1 && strcmp(argv[1], "all") == 0) {
+        seeds = 10000;
+        calm_seeds = 1000;
+        crowd = 1000;
+    }
+    if (argc > 1 && strcmp(argv[1], "mutant") == 0) {
+        first_seed = 1;
+        seeds = 600;
+    }
+    if (given != NULL) {
+        first_seed = strtoull(given, NULL, 10);
+        seeds = calm_seeds = 1;
+        traced = true;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
