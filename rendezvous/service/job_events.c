@@ -248,6 +248,20 @@ muster_status muster_job_accept(struct muster_transaction *transaction, struct m
 
 /* A server that starts ------------------------------------------------------------------------ */
 
+void muster_job_resume(struct muster_transaction *transaction)
+{
+    struct muster_job *job = transaction->job;
+    if (muster_membership_phase(job->membership) == MUSTER_JOB_ENDED) {
+        job->restart_pending = false;
+        job->ended_ns = muster_clock_ns();
+        muster_job_schedule(transaction->service, job, job->ended_ns);
+        return;
+    }
+    job->restart_pending = true;
+    muster_job_accept_due(transaction);
+    drop_old_values(transaction);
+}
+
 struct restart_result {
     muster_status status;
     char error[MUSTER_ERROR_MAX];

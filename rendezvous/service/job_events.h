@@ -23,6 +23,10 @@ void muster_job_detect_pause(struct muster_job *job);
 /* A sign of life of a listed member. */
 void muster_job_heartbeat(struct muster_job *job, const char *member, uint64_t progress);
 
+/* The job was read from the store: gives every member a fresh lease, now or as soon as the store
+ * can be written. */
+void muster_job_resume(struct muster_transaction *transaction);
+
 /* The server has loaded its jobs: gives every member a fresh lease. */
 MUSTER_CHECKED muster_status muster_jobs_restart(struct muster_service *service);
 
