@@ -2,6 +2,7 @@
  * and stops them in reverse order. */
 #include "rendezvous/horovod/horovod.h"
 #include "rendezvous/http/access.h"
+#include "rendezvous/http/forward.h"
 #include "rendezvous/http/http.h"
 #include "rendezvous/http/https.h"
 #include "rendezvous/http/listen.h"
@@ -118,6 +119,9 @@ static muster_status start(const struct muster_musterd_options *options, struct 
     }
     TRY(start_service(options, listen_fd, musterd));
     TRY(muster_horovod_create(NULL, &musterd->horovod));
+    const struct muster_forward_files forward = {.authority = options->client_authority,
+                                                 .certificate = options->certificate,
+                                                 .key = options->key};
     const struct muster_http_config config = {
         .listen_fd = listen_fd,
         .access = musterd->access,
@@ -125,6 +129,7 @@ static muster_status start(const struct muster_musterd_options *options, struct 
         .transfer_timeout_ms = MUSTER_HTTP_TRANSFER_TIMEOUT_MS,
         .connections_max = options->connections_max,
         .connections_per_address = options->connections_per_address,
+        .forward = musterd->store->shared != NULL ? &forward : NULL,
         .horovod = musterd->horovod};
     int bound_fd = TAKE_FD(listen_fd);
     TRY(muster_http_start(&config, musterd->service, &musterd->http));

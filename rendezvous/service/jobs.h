@@ -49,9 +49,10 @@ struct muster_job {
     int64_t value_bytes;   /* that its values count for, see quotas.h */
     char token[MUSTER_TOKEN_MAX_BYTES + 1];
     char link_token[MUSTER_LINK_TOKEN_SIZE];
-    int64_t origin_ms;    /* the job's clock is the machine's minus this */
-    bool restart_pending; /* the server was stopped: fresh leases come before any verdict */
-    int64_t ended_ns;     /* when the server saw that the job had ended; 0: it has not */
+    int64_t origin_ms;          /* the job's clock is the machine's minus this */
+    int64_t elsewhere_until_ns; /* until then its last owner may hold requests; 0: it does not */
+    bool restart_pending;       /* the server was stopped: fresh leases come before any verdict */
+    int64_t ended_ns;           /* when the server saw that the job had ended; 0: it has not */
     int64_t crowd_ns;     /* when requests of many members ended, or may have, at the same time */
     int64_t asked_ns;     /* when members were asked last whether they live; 0: never */
     int64_t ask_pause_ns; /* the shortest time until they are asked again */

@@ -296,15 +296,15 @@ static muster_status check(struct muster_store *base, uint64_t claim)
     return muster_etcd_session_check(&store->session, job->tenure);
 }
 
-/* The owner's key is deleted by the removal of a job that has nothing. */
+/* The owner's key is deleted by the removal of a job that never had an event. */
 static void release(struct muster_store *base, uint64_t claim)
 {
     struct etcd_store *store = of(base);
     struct etcd_job *job = NULL;
     AUTO_LOCK(&store->mutex);
     HASH_FIND(by_claim, store->by_claim, &claim, sizeof claim, job);
-    if (job != NULL && !job->lost && !job->removed && job->changes.first == NULL &&
-        job->head_revision == 0 && muster_etcd_changes_remove(&job->changes) == MUSTER_OK) {
+    if (job != NULL && !job->lost && !job->removed && job->head.token == NULL &&
+        muster_etcd_changes_remove(&job->changes) == MUSTER_OK) {
         job->removed = true;
     }
 }
