@@ -7,7 +7,7 @@ build_packages="gcc libc6-dev cmake ninja-build pkg-config libmicrohttpd-dev lib
 example_packages="wamerican"
 test_packages="g++ relacy-dev clang libclang-rt-14-dev clang-format clang-tidy cppcheck libcmocka-dev libxml2-utils wamerican curl
     iproute2 procps python3 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user qemu-system-x86 busybox-static kmod xz-utils libibverbs1
-    ibverbs-providers openssl"
+    ibverbs-providers openssl etcd-server"
 
 # install_packages NAME...: installs the missing ones and prints their names. Fails with one line if it
 # may not install packages.

@@ -2,6 +2,7 @@
  * and stops them in reverse order. */
 #include "rendezvous/horovod/horovod.h"
 #include "rendezvous/http/access.h"
+#include "rendezvous/http/forward.h"
 #include "rendezvous/http/http.h"
 #include "rendezvous/http/https.h"
 #include "rendezvous/http/listen.h"
@@ -23,6 +24,7 @@ struct musterd {
     struct muster_access *access;
     struct muster_https *https; /* NULL: plain HTTP */
     struct muster_store *store;
+    char url[MUSTER_STORE_URL_SIZE]; /* for a shared store */
     struct muster_service *service;
     struct muster_horovod *horovod;
     struct muster_http *http;
@@ -59,6 +61,50 @@ static muster_status refuse_open_port(const struct muster_musterd_options *optio
                             options->listen);
 }
 
+/* Where other servers reach this one, if the store is shared: where it listens, unless that is no
+ * address for others. */
+static muster_status find_url(const struct muster_musterd_options *options, int listen_fd,
+                              char ret_url[MUSTER_STORE_URL_SIZE])
+{
+    char address[MUSTER_LISTEN_ADDRESS_SIZE];
+    uint16_t port;
+    const char *given = options->advertise;
+    TRY(muster_listen_describe(listen_fd, address, &port));
+    bool everywhere = strncmp(address, "0.0.0.0:", strlen("0.0.0.0:")) == 0 ||
+                      strncmp(address, "[::]:", strlen("[::]:")) == 0;
+    if (given == NULL && everywhere) {
+        return muster_error_set(MUSTER_INVALID,
+                                "--listen %s is no address where other servers reach this one: "
+                                "give --advertise http://HOST:PORT",
+                                options->listen);
+    }
+    bool http = given != NULL && (strncmp(given, "http://", strlen("http://")) == 0 ||
+                                  strncmp(given, "https://", strlen("https://")) == 0);
+    if (given != NULL &&
+        (!http || strlen(given) >= MUSTER_STORE_URL_SIZE || strpbrk(given, " \t\"") != NULL)) {
+        return muster_error_set(MUSTER_INVALID, "--advertise \"%.200s\": it is http://HOST:PORT",
+                                given);
+    }
+    (void)snprintf(ret_url, MUSTER_STORE_URL_SIZE, "%s%s",
+                   given != NULL                  ? ""
+                   : options->certificate != NULL ? "https://"
+                                                  : "http://",
+                   given != NULL ? given : address);
+    return MUSTER_OK;
+}
+
+static muster_status start_service(const struct muster_musterd_options *options, int listen_fd,
+                                   struct musterd *musterd)
+{
+    struct muster_service_config config = options->service;
+    TRY(muster_store_open(options->store, &musterd->store));
+    if (musterd->store->shared != NULL) {
+        TRY(find_url(options, listen_fd, musterd->url));
+        config.url = musterd->url;
+    }
+    return muster_service_create(&config, musterd->store, &musterd->service);
+}
+
 static muster_status start(const struct muster_musterd_options *options, struct musterd *musterd)
 {
     AUTO_CLOSE int listen_fd = -1;
@@ -71,9 +117,11 @@ static muster_status start(const struct muster_musterd_options *options, struct 
                                                  .client_authority = options->client_authority};
         TRY(muster_https_create(&files, &musterd->https));
     }
-    TRY(muster_store_open(options->store, &musterd->store));
-    TRY(muster_service_create(&options->service, musterd->store, &musterd->service));
+    TRY(start_service(options, listen_fd, musterd));
     TRY(muster_horovod_create(NULL, &musterd->horovod));
+    const struct muster_forward_files forward = {.authority = options->client_authority,
+                                                 .certificate = options->certificate,
+                                                 .key = options->key};
     const struct muster_http_config config = {
         .listen_fd = listen_fd,
         .access = musterd->access,
@@ -81,6 +129,7 @@ static muster_status start(const struct muster_musterd_options *options, struct 
         .transfer_timeout_ms = MUSTER_HTTP_TRANSFER_TIMEOUT_MS,
         .connections_max = options->connections_max,
         .connections_per_address = options->connections_per_address,
+        .forward = musterd->store->shared != NULL ? &forward : NULL,
         .horovod = musterd->horovod};
     int bound_fd = TAKE_FD(listen_fd);
     TRY(muster_http_start(&config, musterd->service, &musterd->http));

@@ -33,6 +33,8 @@ enum {
     KEY_CLIENT_AUTHORITY,
     KEY_LOG,
     KEY_LOG_FORMAT,
+    KEY_ADVERTISE,
+    KEY_SERVER_LEASE,
 };
 
 static const char doc[] =
@@ -46,8 +48,12 @@ static const struct argp_option rows[] = {
     {"listen", 'l', "ADDRESS:PORT", 0,
      "Address to listen on; port 0 is any free port [default: 127.0.0.1:7070]", 1},
     {"store", 's', "PATH", 0,
-     "Where jobs are stored: a file, or `memory', which is lost when the process ends [default: "
-     "musterd.db]",
+     "Where jobs are stored: a file, `memory', which is lost when the process ends, or "
+     "`etcd://HOST:PORT,HOST:PORT/PREFIX', which several servers share [default: musterd.db]",
+     1},
+    {"advertise", KEY_ADVERTISE, "URL", 0,
+     "With etcd: http://HOST:PORT or https://HOST:PORT where workers and other servers reach this "
+     "one [default: where it listens]",
      1},
     {"port-file", KEY_PORT_FILE, "FILE", 0, "Write the port into this file once the server listens",
      1},
@@ -78,6 +84,10 @@ static const struct argp_option rows[] = {
      "How long a member may take to join again after a revocation [default: 30000]", 2},
     {"suspect-ms", KEY_SUSPECT, "MS", 0,
      "How long a suspected member has to give a sign of life [default: 2000]", 2},
+    {"server-lease-ms", KEY_SERVER_LEASE, "MS", 0,
+     "With etcd: a server that is cut off for so long loses its jobs to others; whole seconds "
+     "[default: 5000]",
+     2},
     {"keep-ended-ms", KEY_KEEP, "MS", 0, "How long an ended job is still shown [default: 3600000]",
      2},
     {"max-jobs", KEY_JOBS, "N", 0, "Jobs at a time [default: 1024]", 3},
@@ -108,6 +118,7 @@ static const struct {
     NUMBER(KEY_SETTLE, 0, DAY_MS, service.settings.settle_ms),
     NUMBER(KEY_ARRIVE, 1, DAY_MS, service.settings.arrive_ms),
     NUMBER(KEY_SUSPECT, 1, DAY_MS, service.settings.suspect_ms),
+    NUMBER(KEY_SERVER_LEASE, 2000, DAY_MS, service.server_lease_ms),
     NUMBER(KEY_KEEP, 0, DAY_MS, service.keep_ended_ms),
     NUMBER(KEY_JOBS, 1, MUSTER_JOBS_MAX, service.jobs_max),
     NUMBER(KEY_ADDRESS_JOBS, 1, MUSTER_JOBS_MAX, service.jobs_per_address),
@@ -148,6 +159,9 @@ static error_t set_option(int key, char *text, struct argp_state *state)
         return 0;
     case 's':
         options->store = text;
+        return 0;
+    case KEY_ADVERTISE:
+        options->advertise = text;
         return 0;
     case KEY_PORT_FILE:
         options->port_file = text;

@@ -6,7 +6,8 @@
 
 struct muster_musterd_options {
     const char *listen;
-    const char *store;                                /* "memory", or a path */
+    const char *store;                                /* "memory", "etcd://...", or a path */
+    const char *advertise;                            /* NULL: the address that it listens on */
     const char *port_file;                            /* NULL: none */
     const char *tokens;                               /* a file; NULL: none */
     const char *certificate, *key, *client_authority; /* files; NULL: none */

@@ -152,7 +152,8 @@ typedef struct muster_session muster_session;
 typedef struct muster_options {
     /* sizeof(muster_options); muster_options_init() sets it. */
     size_t size;
-    /* MUSTER_RENDEZVOUS: the service, "http://HOST:PORT". Required. */
+    /* MUSTER_RENDEZVOUS: the service, "http://HOST:PORT"; several servers with commas between.
+     * Required. */
     const char *rendezvous;
     /* MUSTER_JOB: letters, digits, '.', '_', '-'. Default: "default". */
     const char *job;

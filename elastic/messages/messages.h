@@ -32,6 +32,8 @@ enum {
 };
 
 /* The header of a request that has a token of the server, beside that of a job in Authorization. */
+/* The header of a response that has come from another server, which has the job: its URL. */
+#define MUSTER_OWNER_HEADER "Muster-Owner"
 #define MUSTER_SERVER_TOKEN_HEADER "Muster-Server-Token"
 
 /* gRPC's canonical codes, as far as Muster uses them. */

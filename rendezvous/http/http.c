@@ -77,9 +77,13 @@ static struct MHD_Response *create_response(struct muster_rpc_response rpc)
 static enum MHD_Result send_response(const struct muster_http_request *request, unsigned http,
                                      struct muster_rpc_response rpc, bool closes)
 {
+    AUTO_FREE char *owner = TAKE(rpc.owner);
     struct MHD_Response *response = create_response(rpc);
     if (response == NULL) {
         return MHD_NO;
+    }
+    if (owner != NULL) { /* the client may go there with its next request */
+        (void)MHD_add_response_header(response, MUSTER_OWNER_HEADER, owner);
     }
     if (rpc.body == NULL) {
         http = MHD_HTTP_INTERNAL_SERVER_ERROR;
@@ -138,10 +142,33 @@ static enum MHD_Result send_held(struct muster_http_request *request)
     struct muster_rpc_response response = request->response;
     request->response.body = NULL;
     request->response.rest = NULL;
+    request->response.owner = NULL;
     return send_response(request, muster_rpc_code_http(response.code), response, false);
 }
 
 /* Requests ------------------------------------------------------------------------------------ */
+
+/* Sends the request to the server that has its job. A request that comes from a server stays here:
+ * the two do not agree who has the job, and its sender tries again. True: it stays. */
+static bool forward(struct muster_http_request *request, struct muster_rpc_response *response)
+{
+    AUTO_FREE char *owner = TAKE(response->owner);
+    if (owner == NULL || request->http->forwards == NULL || request->was_forwarded) {
+        return true;
+    }
+    const struct muster_forward_request forwarded = {
+        .owner = owner,
+        .authorization = request->authorization,
+        .server_token = request->server_token,
+        .method = request->method,
+        .body = request->body,
+        .size_bytes = request->size_bytes,
+        .timeout_ms = request->timeout_ms,
+    };
+    muster_rpc_response_finish(response);
+    muster_forwards_add(request->http->forwards, &forwarded, &request->held);
+    return false;
+}
 
 static bool call_service(struct muster_http_request *request,
                          struct muster_rpc_response *ret_response)
@@ -158,7 +185,8 @@ static bool call_service(struct muster_http_request *request,
         .size_bytes = request->size_bytes,
         .timeout_ms = request->timeout_ms,
     };
-    return muster_rpc_handle(request->http->service, &rpc, &request->held, ret_response);
+    return muster_rpc_handle(request->http->service, &rpc, &request->held, ret_response) &&
+           forward(request, ret_response);
 }
 
 /* In a thread of the queues: calls the method. A held request's connection is watched. */
@@ -363,7 +391,9 @@ static void log_library(void *user, const char *format, va_list arguments)
 static void connection_closed(void *user, const struct muster_held_id *id)
 {
     const struct muster_http *http = user;
-    if (muster_horovod_holds(id)) {
+    if (muster_forwards_holds(id)) {
+        muster_forwards_disconnected(http->forwards, id);
+    } else if (muster_horovod_holds(id)) {
         muster_horovod_disconnected(http->horovod, id);
     } else {
         muster_rpc_disconnected(http->service, id);
@@ -446,6 +476,9 @@ muster_status muster_http_start(const struct muster_http_config *config,
     if (status == MUSTER_OK) {
         status = muster_queues_create(&http->queues);
     }
+    if (status == MUSTER_OK && config->forward != NULL) {
+        status = muster_forwards_create(config->forward, &http->forwards);
+    }
     if (status == MUSTER_OK) {
         http->daemon = start_daemon(http, config, listen_fd);
         if (http->daemon == NULL) {
@@ -484,6 +517,7 @@ void muster_http_stop(struct muster_http *http)
         if (http->horovod != NULL) {
             muster_horovod_quiesce(http->horovod);
         }
+        muster_forwards_stop(http->forwards);
         muster_queues_stop(http->queues); /* from now on requests run where they are read */
         wait_for_answers(http);
         muster_connections_close(http->connections, STOP_CLOSING_MS);
@@ -493,6 +527,7 @@ void muster_http_stop(struct muster_http *http)
         muster_queues_stop(http->queues);
     }
     muster_queues_destroy(http->queues);
+    muster_forwards_destroy(http->forwards);
     muster_connections_destroy(http->connections);
     (void)pthread_cond_destroy(&http->idle);
     (void)pthread_mutex_destroy(&http->mutex);

@@ -29,6 +29,12 @@ void muster_http_find_tokens(struct MHD_Connection *connection, const char *url,
     char secret[MUSTER_TOKEN_MAX_BYTES + 1];
     struct muster_access *access = request->http->access;
     request->token = muster_http_token(connection);
+    request->authorization =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    request->server_token =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MUSTER_SERVER_TOKEN_HEADER);
+    request->was_forwarded =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MUSTER_FORWARDED_HEADER) != NULL;
     if (access == NULL || !muster_access_guards(access)) {
         request->rights = MUSTER_RIGHT_WORK | MUSTER_RIGHT_LIST;
         return;

@@ -5,6 +5,7 @@
 #include "rendezvous/horovod/horovod.h"
 #include "rendezvous/http/access.h"
 #include "rendezvous/http/connections.h"
+#include "rendezvous/http/forward.h"
 #include "rendezvous/http/http.h"
 #include "rendezvous/http/queues.h"
 #include "rendezvous/routes/rpc.h"
@@ -19,6 +20,7 @@ struct muster_http {
     struct muster_access *access;   /* NULL: none */
     struct muster_connections *connections;
     struct muster_queues *queues;
+    struct muster_forwards *forwards; /* NULL: none */
     struct MHD_Daemon *daemon;
     uint32_t transfer_timeout_ms;
     pthread_mutex_t mutex;
@@ -48,9 +50,11 @@ struct muster_http_request {
     struct muster_connection *socket;
     enum muster_rpc_method method;
     bool is_get;
-    unsigned rights;   /* of enum muster_right */
-    bool trusted;      /* it has a token of the server */
-    const char *token; /* of a job; borrowed from the head; NULL: none */
+    unsigned rights;                          /* of enum muster_right */
+    bool trusted;                             /* it has a token of the server */
+    const char *token;                        /* of a job; borrowed from the head; NULL: none */
+    const char *authorization, *server_token; /* headers, borrowed from the head, or NULL */
+    bool was_forwarded;                       /* by another server */
     uint32_t timeout_ms;
     bool is_page; /* its path is no method's: page */
     enum muster_status_path page;

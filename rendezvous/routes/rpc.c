@@ -3,6 +3,7 @@
 
 #include "rendezvous/routes/routes.h"
 #include "rendezvous/service/job_events.h"
+#include "rendezvous/service/ownership.h"
 #include "worker/base/log.h"
 
 #include <string.h>
@@ -79,10 +80,34 @@ static bool defer(struct muster_rpc_call *call)
     }
     struct muster_ready_responses responses = {0};
     call->held->id = (struct muster_held_id){.serial = atomic_fetch_add(&service->serials, 1) + 1};
+    call->held->claim = call->claim;
     muster_metrics_response(&service->metrics, call->request->method, call->response.code);
     muster_ready_responses_add(&responses, call->held, call->response);
     muster_commits_send(&service->commits, &responses, call->written);
     return true;
+}
+
+/* This server must have the job before the call, and still when it responds. */
+static bool run_route(struct muster_rpc_call *call)
+{
+    struct muster_service *service = call->service;
+    const char *job = json_string_value(json_object_get(call->json, "job"));
+    if (job != NULL &&
+        !muster_ownership_ensure(call, job, call->request->method == MUSTER_RPC_JOIN)) {
+        return true;
+    }
+    uint64_t claimed = call->claim;
+    bool answered = routes[call->request->method].route(call);
+    muster_ownership_conclude(service, claimed);
+    if (answered && !defer(call)) {
+        muster_status status = muster_ownership_check(service->store, call->claim);
+        if (status != MUSTER_OK) {
+            muster_rpc_response_finish(&call->response);
+            call->response = muster_rpc_response_status(status);
+        }
+        return true;
+    }
+    return false;
 }
 
 /* What is the same for all methods, then the route. */
@@ -109,13 +134,12 @@ static bool handle(struct muster_service *service, const struct muster_rpc_reque
                                    .held = held,
                                    .needs_no_token =
                                        (routes[request->method].waives & request->rights) != 0};
-    bool answered = routes[request->method].route(&call);
+    bool answered = run_route(&call);
     json_decref(json);
-    if (answered && !defer(&call)) {
+    if (answered) {
         *ret_response = call.response;
-        return true;
     }
-    return false;
+    return answered;
 }
 
 bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_request *request,

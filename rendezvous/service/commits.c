@@ -17,12 +17,35 @@ void muster_commits_init(struct muster_commits *commits, struct muster_store *st
 
 uint64_t muster_commits_ticket(struct muster_commits *commits)
 {
-    return commits->store->ops->syncs ? atomic_fetch_add(&commits->written, 1) + 1 : 0;
+    if (!commits->store->ops->syncs) {
+        return 0;
+    }
+    uint64_t ticket = atomic_fetch_add(&commits->written, 1) + 1;
+    if (commits->store->shared != NULL) {
+        AUTO_LOCK(&commits->mutex);
+        commits->written_to = true;
+        (void)pthread_cond_signal(&commits->changed);
+    }
+    return ticket;
 }
 
 bool muster_commits_pending(const struct muster_commits *commits, uint64_t ticket)
 {
     return ticket > atomic_load(&commits->synced);
+}
+
+/* Nobody is told what may be an old state: the last look before a response is sent. */
+static void send(struct muster_commits *commits, struct muster_ready_responses *responses)
+{
+    for (struct muster_held_request *held = responses->first; held != NULL; held = held->next) {
+        struct muster_store *store = commits->store;
+        if (store->shared != NULL && store->shared->check(store, held->claim) != MUSTER_OK) {
+            muster_rpc_response_finish(&held->response);
+            held->response =
+                muster_rpc_response_error(MUSTER_RPC_UNAVAILABLE, "%s", muster_last_error());
+        }
+    }
+    muster_ready_responses_send(responses);
 }
 
 static void refuse_all(struct muster_held_request *waiting)
@@ -48,19 +71,21 @@ static void sync_and_send(struct muster_commits *commits, struct muster_held_req
         refuse_all(waiting);
     }
     struct muster_ready_responses responses = {.first = waiting};
-    muster_ready_responses_send(&responses);
+    send(commits, &responses);
 }
 
 /* Takes all that waits; false: there is nothing, and the thread is to end. */
 static bool take_waiting(struct muster_commits *commits, struct muster_held_request **ret_waiting)
 {
     AUTO_LOCK(&commits->mutex);
-    while (commits->waiting == NULL && !commits->stopping) {
+    while (commits->waiting == NULL && !commits->written_to && !commits->stopping) {
         (void)muster_condition_wait(&commits->changed, &commits->mutex, MUSTER_NEVER);
     }
     *ret_waiting = commits->waiting;
+    bool work = commits->waiting != NULL || commits->written_to;
     commits->waiting = NULL;
-    return *ret_waiting != NULL;
+    commits->written_to = false;
+    return work;
 }
 
 bool muster_commits_run_once(struct muster_commits *commits)
@@ -89,7 +114,7 @@ void muster_commits_send(struct muster_commits *commits, struct muster_ready_res
                          uint64_t ticket)
 {
     if (responses->first == NULL || !muster_commits_pending(commits, ticket)) {
-        muster_ready_responses_send(responses);
+        send(commits, responses);
         return;
     }
     AUTO_LOCK(&commits->mutex);

@@ -24,7 +24,8 @@ struct muster_commits {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     struct muster_held_request *waiting; /* under the lock: with their responses */
-    bool stopping;                       /* under the lock */
+    bool written_to; /* under the lock: a shared store, in memory; nobody need wait for the sync */
+    bool stopping;   /* under the lock */
 };
 
 /* Prepares zeroed storage; nothing may be sent before start. */
@@ -37,13 +38,14 @@ void muster_commits_finish(struct muster_commits *commits);
 /* Without the thread: one of its rounds. False: no response waits for a sync. */
 bool muster_commits_run_once(struct muster_commits *commits);
 
-/* The ticket of a write that has just returned. 0: the store has nothing to sync. */
+/* The ticket of a write that has just returned. 0: the store has nothing to sync. A shared store is
+ * synced soon, also if no response waits for it. */
 uint64_t muster_commits_ticket(struct muster_commits *commits);
 /* Whether what has this ticket is not on the disk yet. */
 bool muster_commits_pending(const struct muster_commits *commits, uint64_t ticket);
 
-/* Sends the responses once what has this ticket is on the disk: at once if it is. If the sync fails
- * the response is `unavailable`. Called with no lock held. */
+/* Sends the responses once what has this ticket is on the disk: at once if it is. If the sync
+ * fails, or the claim of a response is lost, it is `unavailable`. Called with no lock held. */
 void muster_commits_send(struct muster_commits *commits, struct muster_ready_responses *responses,
                          uint64_t ticket);
 

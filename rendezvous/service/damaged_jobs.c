@@ -94,6 +94,12 @@ size_t muster_damaged_jobs_count(struct muster_service *service)
     return HASH_COUNT(service->damaged);
 }
 
+void muster_damaged_jobs_forget(struct muster_service *service)
+{
+    AUTO_LOCK(&service->table_mutex);
+    muster_damaged_jobs_finish(service);
+}
+
 void muster_damaged_jobs_finish(struct muster_service *service)
 {
     struct muster_damaged_job *damaged = NULL;

@@ -20,6 +20,9 @@ bool muster_damaged_jobs_refuse(struct muster_rpc_call *call, const char *name);
 /* EndJob: true if the job of this name is damaged; the call is then answered. */
 bool muster_damaged_jobs_end(struct muster_rpc_call *call, const char *name);
 
+/* Of a shared store: other servers may have them now. */
+void muster_damaged_jobs_forget(struct muster_service *service);
+
 size_t muster_damaged_jobs_count(struct muster_service *service);
 
 void muster_damaged_jobs_finish(struct muster_service *service);

@@ -73,6 +73,7 @@ struct muster_held_request {
     struct muster_held_request *prev, *next;
     UT_hash_handle hh;                   /* Join, Watch: by member */
     struct muster_rpc_response response; /* once it is ready */
+    uint64_t claim;                      /* of the job that the response is about */
 };
 
 struct muster_held_requests {

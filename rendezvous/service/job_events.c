@@ -248,6 +248,47 @@ muster_status muster_job_accept(struct muster_transaction *transaction, struct m
 
 /* A server that starts ------------------------------------------------------------------------ */
 
+void muster_job_resume(struct muster_transaction *transaction)
+{
+    struct muster_job *job = transaction->job;
+    if (muster_membership_phase(job->membership) == MUSTER_JOB_ENDED) {
+        job->restart_pending = false;
+        job->ended_ns = muster_clock_ns();
+        muster_job_schedule(transaction->service, job, job->ended_ns);
+        return;
+    }
+    job->restart_pending = true;
+    muster_job_accept_due(transaction);
+    drop_old_values(transaction);
+    struct muster_member_view view;
+    for (uint32_t i = 0; muster_membership_member(job->membership, i, &view); i++) {
+        muster_membership_begin_hold(job->membership, view.info->id);
+    }
+    uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
+    job->elsewhere_until_ns =
+        muster_clock_after_ms(transaction->service->config.watch_ms + lease_ms);
+    muster_job_schedule(transaction->service, job, job->elsewhere_until_ns);
+}
+
+void muster_job_end_elsewhere(struct muster_transaction *transaction, int64_t now_ns)
+{
+    struct muster_job *job = transaction->job;
+    struct muster_member_view view;
+    if (job->elsewhere_until_ns == 0) {
+        return;
+    }
+    if (now_ns < job->elsewhere_until_ns) {
+        muster_job_schedule(transaction->service, job, job->elsewhere_until_ns);
+        return;
+    }
+    job->elsewhere_until_ns = 0;
+    for (uint32_t i = 0; muster_membership_member(job->membership, i, &view); i++) {
+        if (muster_held_requests_find_member(&job->held_requests, view.info->id) == NULL) {
+            muster_membership_end_hold(job->membership, view.info->id, muster_job_now_ms(job));
+        }
+    }
+}
+
 struct restart_result {
     muster_status status;
     char error[MUSTER_ERROR_MAX];

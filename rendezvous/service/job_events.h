@@ -23,6 +23,13 @@ void muster_job_detect_pause(struct muster_job *job);
 /* A sign of life of a listed member. */
 void muster_job_heartbeat(struct muster_job *job, const char *member, uint64_t progress);
 
+/* The job was read from a shared store: gives every member a fresh lease, now or as soon as the
+ * store can be written. Its last owner may hold requests of members and be frozen: until these
+ * must have ended, every member counts as held here. */
+void muster_job_resume(struct muster_transaction *transaction);
+/* When that time is over: the leases of members of which no request is held begin. */
+void muster_job_end_elsewhere(struct muster_transaction *transaction, int64_t now_ns);
+
 /* The server has loaded its jobs: gives every member a fresh lease. */
 MUSTER_CHECKED muster_status muster_jobs_restart(struct muster_service *service);
 

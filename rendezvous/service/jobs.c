@@ -178,6 +178,7 @@ static struct muster_job *create_locked(struct muster_rpc_call *call, const char
     if (muster_rpc_call_failed(call, status)) {
         return NULL;
     }
+    job->claim = call->claim;
     (void)snprintf(job->token, sizeof job->token, "%s",
                    call->request->token != NULL ? call->request->token : "");
     muster_random_hex((MUSTER_LINK_TOKEN_SIZE - 1) / 2, job->link_token);

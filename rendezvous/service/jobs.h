@@ -24,6 +24,14 @@ enum {
         4, /* while a lease runs, so that a pause of half a lease is noticed */
 };
 
+enum { MUSTER_CLAIM_LOCKS = 16 };
+
+/* ownership.h */
+struct muster_ownership {
+    struct muster_store_watcher watcher;
+    pthread_mutex_t claiming[MUSTER_CLAIM_LOCKS]; /* by the name of a job */
+};
+
 struct muster_quota;
 
 struct muster_job {
@@ -32,6 +40,7 @@ struct muster_job {
     uint32_t hold_count;        /* under the table's lock; the table itself holds the job */
     bool listed;                /* under the table's lock: it is in the table */
     struct muster_quota *quota; /* of the address that made it; NULL: none, see quotas.h */
+    uint64_t claim;             /* of a shared store; 0: none is needed. Never changes */
     _Atomic int64_t due_ns;     /* when the clock thread is to run the job */
 
     pthread_mutex_t mutex; /* all that follows */
@@ -40,9 +49,10 @@ struct muster_job {
     int64_t value_bytes;   /* that its values count for, see quotas.h */
     char token[MUSTER_TOKEN_MAX_BYTES + 1];
     char link_token[MUSTER_LINK_TOKEN_SIZE];
-    int64_t origin_ms;    /* the job's clock is the machine's minus this */
-    bool restart_pending; /* the server was stopped: fresh leases come before any verdict */
-    int64_t ended_ns;     /* when the server saw that the job had ended; 0: it has not */
+    int64_t origin_ms;          /* the job's clock is the machine's minus this */
+    int64_t elsewhere_until_ns; /* until then its last owner may hold requests; 0: it does not */
+    bool restart_pending;       /* the server was stopped: fresh leases come before any verdict */
+    int64_t ended_ns;           /* when the server saw that the job had ended; 0: it has not */
     int64_t crowd_ns;     /* when requests of many members ended, or may have, at the same time */
     int64_t asked_ns;     /* when members were asked last whether they live; 0: never */
     int64_t ask_pause_ns; /* the shortest time until they are asked again */
@@ -66,6 +76,7 @@ struct muster_service {
     struct muster_compactor compactor;
     struct muster_metrics metrics;
     struct muster_readiness readiness;
+    struct muster_ownership ownership;
     atomic_bool quiesced;
     _Atomic uint64_t serials; /* the last serial of a held request */
     pthread_mutex_t table_mutex;

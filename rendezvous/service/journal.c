@@ -41,6 +41,7 @@ struct journal_reader {
     struct muster_service *service;
     struct muster_job *job; /* the one that is being read; NULL: none, or it is damaged */
     uint64_t records;       /* of its snapshot, so far */
+    bool alone;             /* it is not put into the table */
 };
 
 /* Takes the job that is being read out of the table, and remembers it as damaged. */
@@ -121,8 +122,10 @@ static muster_status load_job(void *user, const struct muster_store_job *stored)
     job->first_event = stored->first_event;
     job->event_count = stored->first_event;
     reader->records = 0;
-    AUTO_LOCK(&reader->service->table_mutex);
-    TRY(muster_jobs_add_locked(reader->service, job));
+    if (!reader->alone) {
+        AUTO_LOCK(&reader->service->table_mutex);
+        TRY(muster_jobs_add_locked(reader->service, job));
+    }
     reader->job = job;
     return MUSTER_OK;
 }
@@ -226,15 +229,39 @@ static muster_status load_value(void *user, uint64_t generation, const char *key
     return status == MUSTER_OK ? status : refuse_row(reader, status, "a value");
 }
 
+static struct muster_store_reader reader_of(struct journal_reader *user)
+{
+    return (struct muster_store_reader){.job = load_job,
+                                        .record = load_record,
+                                        .event = load_event,
+                                        .value = load_value,
+                                        .damaged = damaged,
+                                        .user = user};
+}
+
+muster_status muster_journal_claim(struct muster_service *service, const char *name, bool create,
+                                   struct muster_store_claim *ret_claim,
+                                   struct muster_job **ret_job)
+{
+    struct journal_reader user = {.service = service, .alone = true};
+    const struct muster_store_reader reader = reader_of(&user);
+    struct muster_store *store = service->store;
+    muster_status status = store->shared->claim(store, name, create, &reader, ret_claim);
+    if (status == MUSTER_OK) {
+        status = end_job(&user);
+    }
+    if (status != MUSTER_OK) {
+        muster_job_destroy(user.job);
+        return status;
+    }
+    *ret_job = user.job;
+    return MUSTER_OK;
+}
+
 muster_status muster_journal_load(struct muster_service *service)
 {
     struct journal_reader user = {.service = service};
-    const struct muster_store_reader reader = {.job = load_job,
-                                               .record = load_record,
-                                               .event = load_event,
-                                               .value = load_value,
-                                               .damaged = damaged,
-                                               .user = &user};
+    const struct muster_store_reader reader = reader_of(&user);
     TRY(service->store->ops->load(service->store, &reader));
     return end_job(&user);
 }

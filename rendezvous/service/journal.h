@@ -6,6 +6,7 @@
 #include "elastic/membership/membership.h"
 
 struct muster_job;
+struct muster_store_claim;
 struct muster_service;
 struct muster_store;
 
@@ -23,5 +24,11 @@ MUSTER_CHECKED muster_status muster_journal_apply(struct muster_membership *memb
 /* Reads the store into the table of jobs, and of damaged jobs. MUSTER_INVALID: the file is damaged
  * as a whole. */
 MUSTER_CHECKED muster_status muster_journal_load(struct muster_service *service);
+
+/* Claims a job of a shared store and reads it. *ret_job: owned, in no table; NULL: there is none,
+ * it is damaged, or another server has it. As claim in store.h. */
+MUSTER_CHECKED muster_status muster_journal_claim(struct muster_service *service, const char *name,
+                                                  bool create, struct muster_store_claim *ret_claim,
+                                                  struct muster_job **ret_job);
 
 #endif

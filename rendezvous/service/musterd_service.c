@@ -4,6 +4,7 @@
 #include "rendezvous/service/damaged_jobs.h"
 #include "rendezvous/service/job_events.h"
 #include "rendezvous/service/journal.h"
+#include "rendezvous/service/ownership.h"
 #include "rendezvous/service/quotas.h"
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
@@ -14,6 +15,7 @@
 enum {
     REMOVE_RETRY_MS = 1000, /* between attempts to remove an ended job from the store */
     KEEP_ENDED_MS = 3600 * 1000,
+    SERVER_LEASE_MS = 5000,
     HOLD_MS = 1000,
     WATCH_MS = 30000,
 };
@@ -24,7 +26,9 @@ void muster_service_config_init(struct muster_service_config *config)
                                              .watch_ms = WATCH_MS,
                                              .jobs_max = MUSTER_JOBS_MAX,
                                              .jobs_per_address = MUSTER_JOBS_PER_ADDRESS,
-                                             .keep_ended_ms = KEEP_ENDED_MS};
+                                             .keep_ended_ms = KEEP_ENDED_MS,
+                                             .url = "",
+                                             .server_lease_ms = SERVER_LEASE_MS};
     muster_job_settings_init(&config->settings);
 }
 
@@ -41,6 +45,7 @@ static void forget_if_due(struct muster_transaction *transaction, int64_t now_ns
     }
     if (service->store->ops->remove(service->store, job->name) == MUSTER_OK) {
         job->removed = true;
+        muster_transaction_wrote(transaction);
         muster_log(MUSTER_LOG_INFO, "job=%s forgotten", job->name);
     } else {
         muster_log(MUSTER_LOG_WARN, "job=%s stays in the store: %s", job->name,
@@ -74,6 +79,7 @@ static void run_job(struct muster_transaction *transaction, void *user)
     if (job->gives_way && job->ended_ns == 0) {
         give_way(transaction);
     }
+    muster_job_end_elsewhere(transaction, now_ns);
     if (job->ended_ns == 0) {
         muster_job_accept_due(transaction);
     }
@@ -126,6 +132,7 @@ muster_status muster_service_create(const struct muster_service_config *config,
     muster_clock_thread_init(&service->clock, tick, service);
     muster_compactor_init(&service->compactor, service);
     muster_commits_init(&service->commits, store, &service->metrics);
+    muster_ownership_init(&service->ownership, service);
     muster_status status = muster_journal_load(service);
     if (status == MUSTER_OK) {
         status = start_compactor(service);
@@ -135,6 +142,9 @@ muster_status muster_service_create(const struct muster_service_config *config,
     }
     if (status == MUSTER_OK) {
         status = start_threads(service);
+    }
+    if (status == MUSTER_OK) {
+        status = muster_ownership_start(service);
     }
     if (status != MUSTER_OK) {
         muster_service_destroy(service);
@@ -167,6 +177,7 @@ void muster_service_destroy(struct muster_service *service)
     if (service == NULL) {
         return;
     }
+    muster_ownership_stop(service);
     muster_clock_thread_finish(&service->clock);
     muster_compactor_finish(&service->compactor);
     muster_commits_finish(&service->commits);
@@ -181,5 +192,6 @@ void muster_service_destroy(struct muster_service *service)
     muster_damaged_jobs_finish(service);
     (void)pthread_mutex_destroy(&service->table_mutex);
     muster_readiness_finish(&service->readiness);
+    muster_ownership_finish(&service->ownership);
     free(service);
 }

@@ -18,12 +18,14 @@ enum {
 };
 
 struct muster_service_config {
-    uint32_t hold_ms;                    /* how long a Join is held at most */
-    uint32_t watch_ms;                   /* how long a Watch is */
-    uint32_t jobs_max;                   /* at most MUSTER_JOBS_MAX */
-    uint32_t jobs_per_address;           /* of strangers */
-    uint32_t keep_ended_ms;              /* how long after its end a job is forgotten */
-    bool without_threads;                /* the caller runs their steps: service/driven.h */
+    uint32_t hold_ms;          /* how long a Join is held at most */
+    uint32_t watch_ms;         /* how long a Watch is */
+    uint32_t jobs_max;         /* at most MUSTER_JOBS_MAX */
+    uint32_t jobs_per_address; /* of strangers */
+    const char *url;           /* where other servers reach this one, for a shared store */
+    uint32_t server_lease_ms;  /* cut off from it for so long, it loses its jobs to others */
+    uint32_t keep_ended_ms;    /* how long after its end a job is forgotten */
+    bool without_threads;      /* the caller runs their steps: service/driven.h */
     struct muster_job_settings settings; /* of new jobs; the sizes are for Joins without sizes */
 };
 

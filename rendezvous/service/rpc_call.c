@@ -21,6 +21,7 @@ static struct muster_rpc_response encode_response(enum muster_rpc_code code, jso
 void muster_rpc_response_finish(struct muster_rpc_response *response)
 {
     free(response->body);
+    free(response->owner);
     muster_shared_text_release(response->rest);
     *response = (struct muster_rpc_response){.code = response->code};
 }

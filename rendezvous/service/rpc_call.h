@@ -34,6 +34,7 @@ struct muster_rpc_response {
     char *body; /* owned JSON; NULL: memory is out */
     size_t size_bytes;
     struct muster_shared_text *rest; /* held: the end of the JSON; NULL: body has all of it */
+    char *owner; /* owned: the URL of the server that has the job; NULL: this one, or unknown */
 };
 
 /* What a route works on. A route returns true once response is set, and false if it holds the
@@ -45,6 +46,7 @@ struct muster_rpc_call {
     struct muster_held_request *held; /* where the request is held */
     struct muster_rpc_response response;
     bool needs_no_token; /* the sender may do this to any job */
+    uint64_t claim;      /* of the job (jobs.h) that the response is about */
     uint64_t written;    /* the response may be sent once what has this ticket is synced */
 };
 

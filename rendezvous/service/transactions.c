@@ -52,6 +52,7 @@ static bool begin(struct muster_rpc_call *call, const char *name, struct muster_
         unlock_job(call->service, job);
         return false;
     }
+    call->claim = job->claim;
     *ret_transaction =
         (struct muster_transaction){.service = call->service, .job = job, .call = call};
     return true;
@@ -104,6 +105,10 @@ void muster_transaction_end(struct muster_transaction *transaction)
     muster_quotas_count_values(transaction->service, transaction->job);
     if (transaction->call != NULL) {
         transaction->call->written = written;
+    }
+    for (struct muster_held_request *held = transaction->responses.first; held != NULL;
+         held = held->next) {
+        held->claim = transaction->job->claim;
     }
     unlock_job(transaction->service, transaction->job);
     muster_commits_send(&transaction->service->commits, &transaction->responses, written);

@@ -15,6 +15,11 @@ static muster_status open_memory(const char *place, struct muster_store **ret_st
     return muster_store_memory_open(ret_store);
 }
 
+static bool is_etcd(const char *place)
+{
+    return strncmp(place, "etcd://", strlen("etcd://")) == 0;
+}
+
 static bool is_path(const char *place)
 {
     (void)place;
@@ -27,6 +32,7 @@ static const struct {
     muster_status (*open)(const char *place, struct muster_store **ret_store);
 } stores[] = {
     {is_memory, open_memory},
+    {is_etcd, muster_store_etcd_open},
     {is_path, muster_store_sqlite_open},
 };
 

@@ -17,6 +17,7 @@
 enum {
     /* Events of one job. There are far fewer at a time, unless compaction fails (compactor.h). */
     MUSTER_STORE_EVENTS_MAX = 1 << 20,
+    MUSTER_STORE_URL_SIZE = 256, /* of a server, with the terminator */
 };
 
 struct muster_store;
@@ -120,12 +121,58 @@ struct muster_store_ops {
     void (*close)(struct muster_store *store);
 };
 
-struct muster_store {
-    const struct muster_store_ops *ops;
+/* Called by a shared store from a thread of its own, with no lock held. */
+struct muster_store_watcher {
+    /* This server has lost all its claims: it drops what it has of the jobs. */
+    void (*lost)(void *user);
+    /* A job has no owner: any server may claim it. */
+    void (*ownerless)(void *user, const char *job);
+    void *user;
 };
 
-/* Opens the store that a place names (musterd's --store): "memory", or the path of a SQLite file.
+/* Where a job is served. */
+struct muster_store_claim {
+    uint64_t number;                   /* here, with this claim; 0: not here */
+    char owner[MUSTER_STORE_URL_SIZE]; /* the URL of the server that has it; "": none has it */
+};
+
+/*
+ * What a store that several servers share does beside that. A job has at most one owner: the server
+ * that has claimed it, reads it then, and from then on is the only one that writes to it. A claim
+ * is lost when the server was cut off from the store for too long, and another one may have the
+ * job. Whatever a server wants to tell of a job it checks just before; so nobody hears of an old
+ * state. Jobs that are not claimed are not written to: the functions above then return
+ * MUSTER_RETRY.
  */
+struct muster_store_shared_ops {
+    /* Once, before the other functions. url: where other servers reach this one. The watcher is
+     * borrowed until stop. Blocks until the store answers. MUSTER_INVALID: another server has
+     * this URL; MUSTER_RETRY: no answer. */
+    muster_status (*start)(struct muster_store *store, const char *url, uint32_t lease_ms,
+                           const struct muster_store_watcher *watcher);
+    /* The watcher is not called any more. The claims stay until the store is closed. */
+    void (*stop)(struct muster_store *store);
+
+    /* Claims the job and reads it, as load does, if no other server has it. A job that is not
+     * stored is claimed only if `create`. Claimed here already: it is read again, with a new
+     * claim. MUSTER_RETRY: no answer. Blocks for a second at most. */
+    muster_status (*claim)(struct muster_store *store, const char *job, bool create,
+                           const struct muster_store_reader *reader,
+                           struct muster_store_claim *ret_claim);
+    /* MUSTER_OK: what this server knows of the job is what there is to know, now. MUSTER_RETRY:
+     * the claim is lost. claim 0: whether this server may have claims at all. */
+    muster_status (*check)(struct muster_store *store, uint64_t claim);
+    /* Gives up a claim of a job that has no event. */
+    void (*release)(struct muster_store *store, uint64_t claim);
+};
+
+struct muster_store {
+    const struct muster_store_ops *ops;
+    const struct muster_store_shared_ops *shared; /* NULL: it belongs to this server alone */
+};
+
+/* Opens the store that a place names (musterd's --store): "memory", "etcd://...", or the path of a
+ * SQLite file. */
 MUSTER_CHECKED muster_status muster_store_open(const char *place, struct muster_store **ret_store);
 
 /* Stores nothing: a server that restarts knows no jobs. */
@@ -137,6 +184,11 @@ MUSTER_CHECKED muster_status muster_store_memory_open(struct muster_store **ret_
  * another musterd. */
 MUSTER_CHECKED muster_status muster_store_sqlite_open(const char *path,
                                                       struct muster_store **ret_store);
+
+/* An etcd cluster: "etcd://HOST:PORT,HOST:PORT/PREFIX", see etcd/README.md. MUSTER_INVALID: it is
+ * no such place. Does not connect yet. */
+MUSTER_CHECKED muster_status muster_store_etcd_open(const char *place,
+                                                    struct muster_store **ret_store);
 
 /* Accepts NULL. */
 static inline void muster_store_close(struct muster_store *store)

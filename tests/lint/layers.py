@@ -35,6 +35,7 @@ RULES = {
     "elastic/messages/": CORE + " elastic/membership/membership.h elastic/membership/snapshot.h",
     "elastic/horovod/": CORE,
     "rendezvous/store/": "worker/muster.h worker/base/",
+    "rendezvous/store/etcd/": "worker/muster.h worker/base/ elastic/messages/base64.h rendezvous/store/store.h",
     "rendezvous/service/": "worker/muster.h worker/base/ elastic/membership/ elastic/messages/messages.h"
                            " rendezvous/store/store.h",
     "rendezvous/routes/": "worker/muster.h worker/base/ elastic/membership/membership.h elastic/messages/messages.h"

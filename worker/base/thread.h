@@ -12,6 +12,8 @@
  *               1. Horovod's jobs   2. clock thread   3. log
  *               with none of these: 1. one HTTP request   2. connections; queues
  *               with none of these: 1. readiness   2. store
+ *               with none of these: claims of jobs, then all of the above; in an etcd store 1. what
+ *               sends changes   2. its jobs   3. connections
  * No callback of a user runs under a lock.
  */
 #ifndef MUSTER_WORKER_BASE_THREAD_H

@@ -3,11 +3,11 @@
 
 #include <curl/curl.h>
 #include <errno.h>
-#include <netdb.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,17 +15,17 @@
 #include "worker/base/clock.h"
 #include "worker/base/fork_guard.h"
 #include "worker/base/keepalive.h"
+#include "worker/session/server_list.h"
 #include "worker/session/service_policy.h"
 
 enum {
     CONNECT_MAX_MS = 3000,
     POLL_MAX_MS = 1000,
-    URL_MAX_BYTES = 512,
 };
 
 struct muster_client {
-    char url[URL_MAX_BYTES]; /* without a slash at the end */
-    CURLM *multi;            /* owns the connection; its wakeup interrupts a call */
+    struct muster_server_list servers;
+    CURLM *multi; /* owns the connection; its wakeup interrupts a call */
     CURL *easy;
     struct curl_slist *headers;
     muster_client_meanwhile meanwhile; /* or NULL */
@@ -38,6 +38,7 @@ struct muster_client {
     bool body_too_big;
     int socket_error; /* why there is no socket; 0: there is one */
     char problem[CURL_ERROR_SIZE];
+    char owner[MUSTER_LISTED_URL_SIZE]; /* the server that the answer names; "": none */
 };
 
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
@@ -48,66 +49,9 @@ static void start_curl(void)
     curl_started = curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-static void cleanup_curl_url(CURLU **url)
-{
-    curl_url_cleanup(*url);
-}
-
-static void cleanup_curl_text(char **text)
-{
-    curl_free(*text);
-}
-
-#define AUTO_CURLU __attribute__((cleanup(cleanup_curl_url)))
-#define AUTO_CURL_TEXT __attribute__((cleanup(cleanup_curl_text)))
-
-static muster_status url_error(const char *url, const char *what)
-{
-    return muster_error_set(MUSTER_INVALID, "rendezvous \"%.200s\": %s; it is http://HOST:PORT",
-                            url, what);
-}
-
-/* Splits a valid URL; the results are freed with curl_free(). */
-static muster_status split_url(const char *url, char **ret_host, char **ret_port)
-{
-    AUTO_CURLU CURLU *parts = curl_url();
-    if (parts == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory");
-    }
-    if (strlen(url) >= URL_MAX_BYTES) {
-        return url_error(url, "is too long");
-    }
-    if (curl_url_set(parts, CURLUPART_URL, url, 0) != CURLUE_OK) {
-        return url_error(url, "is no URL");
-    }
-    AUTO_CURL_TEXT char *scheme = NULL;
-    AUTO_CURL_TEXT char *path = NULL;
-    AUTO_CURL_TEXT char *extra = NULL;
-    AUTO_CURL_TEXT char *host = NULL;
-    AUTO_CURL_TEXT char *port = NULL;
-    if (curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
-        (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0)) {
-        return url_error(url, "does not begin with http:// or https://");
-    }
-    if (curl_url_get(parts, CURLUPART_PORT, &port, 0) != CURLUE_OK) {
-        return url_error(url, "has no port");
-    }
-    if (curl_url_get(parts, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
-        curl_url_get(parts, CURLUPART_PATH, &path, 0) != CURLUE_OK || strcmp(path, "/") != 0 ||
-        curl_url_get(parts, CURLUPART_QUERY, &extra, 0) == CURLUE_OK ||
-        curl_url_get(parts, CURLUPART_USER, &extra, 0) == CURLUE_OK) {
-        return url_error(url, "has more than a host and a port");
-    }
-    *ret_host = TAKE(host);
-    *ret_port = TAKE(port);
-    return MUSTER_OK;
-}
-
 muster_status muster_client_check_url(const char *url)
 {
-    AUTO_CURL_TEXT char *host = NULL;
-    AUTO_CURL_TEXT char *port = NULL;
-    return split_url(url, &host, &port);
+    return muster_server_list_check(url);
 }
 
 /* Opened here because libcurl does not report why it has no socket. */
@@ -190,6 +134,23 @@ static size_t append_body(char *data, size_t size, size_t count, void *user)
     return added;
 }
 
+/* "Muster-Owner: URL" of another server, which has the job. */
+static size_t see_header(char *data, size_t size, size_t count, void *user)
+{
+    static const char name[] = MUSTER_OWNER_HEADER ":";
+    struct muster_client *client = user;
+    size_t length = size * count;
+    if (length > sizeof name && strncasecmp(data, name, sizeof name - 1) == 0) {
+        char line[MUSTER_LISTED_URL_SIZE];
+        (void)snprintf(line, sizeof line, "%.*s", (int)(length - sizeof name + 1),
+                       data + sizeof name - 1);
+        const char *value = line + strspn(line, " \t");
+        (void)snprintf(client->owner, sizeof client->owner, "%.*s", (int)strcspn(value, " \t\r\n"),
+                       value);
+    }
+    return length;
+}
+
 static bool configure(struct muster_client *client)
 {
     CURL *easy = client->easy;
@@ -203,6 +164,8 @@ static bool configure(struct muster_client *client)
            curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, close_socket) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_HTTPHEADER, client->headers) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, client->problem) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, see_header) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_HEADERDATA, client) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, append_body) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_WRITEDATA, client) == CURLE_OK;
 }
@@ -214,17 +177,14 @@ muster_status muster_client_create(const char *url, const char *token,
     if (curl_started != CURLE_OK) {
         return muster_error_set(MUSTER_FATAL, "libcurl: %s", curl_easy_strerror(curl_started));
     }
-    TRY(muster_client_check_url(url));
     struct muster_client *client = calloc(1, sizeof *client);
     if (client == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    (void)snprintf(client->url, sizeof client->url, "%s", url);
-    size_t length = strlen(client->url);
-    if (client->url[length - 1] == '/') {
-        client->url[length - 1] = '\0';
+    muster_status status = muster_server_list_init(&client->servers, url);
+    if (status == MUSTER_OK) {
+        status = add_headers(client, token);
     }
-    muster_status status = add_headers(client, token);
     if (status == MUSTER_OK) {
         client->multi = curl_multi_init();
         client->easy = curl_easy_init();
@@ -317,8 +277,9 @@ static struct attempt attempt_failed(muster_status status, enum muster_rpc_code 
 
 static struct attempt attempt_interrupted(const struct muster_client *client)
 {
-    return attempt_failed(muster_error_set(MUSTER_ENDED, "rendezvous %s: interrupted", client->url),
-                          MUSTER_RPC_CANCELED);
+    return attempt_failed(
+        muster_error_set(MUSTER_ENDED, "rendezvous %s: interrupted", client->servers.url),
+        MUSTER_RPC_CANCELED);
 }
 
 void muster_client_set_meanwhile(struct muster_client *client, muster_client_meanwhile meanwhile,
@@ -370,7 +331,7 @@ static struct attempt transport_error(struct muster_client *client, CURLcode res
     if (client->body_too_big) {
         return attempt_failed(muster_error_set(MUSTER_FATAL,
                                                "rendezvous %s: an answer of more than %d bytes",
-                                               client->url, MUSTER_RESPONSE_MAX_BYTES),
+                                               client->servers.url, MUSTER_RESPONSE_MAX_BYTES),
                               MUSTER_RPC_INTERNAL);
     }
     if (client->socket_error == EMFILE || client->socket_error == ENFILE) {
@@ -378,27 +339,29 @@ static struct attempt transport_error(struct muster_client *client, CURLcode res
             muster_error_set(MUSTER_FATAL,
                              "rendezvous %s: this process has no descriptor left "
                              "for it (ulimit -n): %s",
-                             client->url, strerror_r(client->socket_error, words, sizeof words)),
+                             client->servers.url,
+                             strerror_r(client->socket_error, words, sizeof words)),
             MUSTER_RPC_INTERNAL);
     }
     if (result == CURLE_OPERATION_TIMEDOUT) {
         return attempt_failed(muster_error_set(MUSTER_RETRY,
-                                               "rendezvous %s: no answer within %u ms", client->url,
-                                               timeout_ms),
+                                               "rendezvous %s: no answer within %u ms",
+                                               client->servers.url, timeout_ms),
                               MUSTER_RPC_UNAVAILABLE);
     }
     if (!client->answered &&
         (result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CACERT_BADFILE ||
          result == CURLE_SSL_CERTPROBLEM)) {
         return attempt_failed(
-            muster_error_set(MUSTER_INVALID, "rendezvous %s: %s", client->url, what),
+            muster_error_set(MUSTER_INVALID, "rendezvous %s: %s", client->servers.url, what),
             MUSTER_RPC_UNAUTHENTICATED);
     }
     if (result == CURLE_COULDNT_CONNECT && number != 0) {
         what = strerror_r((int)number, words, sizeof words);
     }
-    return attempt_failed(muster_error_set(MUSTER_RETRY, "rendezvous %s: %s", client->url, what),
-                          MUSTER_RPC_UNAVAILABLE);
+    return attempt_failed(
+        muster_error_set(MUSTER_RETRY, "rendezvous %s: %s", client->servers.url, what),
+        MUSTER_RPC_UNAVAILABLE);
 }
 
 static enum muster_rpc_code code_of_http(long http)
@@ -416,13 +379,14 @@ static struct attempt server_error(const struct muster_client *client, long http
         enum muster_rpc_code code = code_of_http(http);
         return attempt_failed(muster_error_set(muster_rpc_code_status(code),
                                                "rendezvous %s: HTTP %ld, and not from a musterd",
-                                               client->url, http),
+                                               client->servers.url, http),
                               code);
     }
     muster_status status = muster_rpc_code_status(error.code);
     status = status == MUSTER_OK ? MUSTER_FATAL : status;
-    return attempt_failed(muster_error_set(status, "rendezvous %s: %s", client->url, error.message),
-                          error.code);
+    return attempt_failed(
+        muster_error_set(status, "rendezvous %s: %s", client->servers.url, error.message),
+        error.code);
 }
 
 static struct attempt read_answer(struct muster_client *client)
@@ -441,8 +405,9 @@ static struct attempt read_answer(struct muster_client *client)
         return failed;
     }
     if (parsed != MUSTER_OK) {
-        return attempt_failed(muster_error_prefix(MUSTER_FATAL, "rendezvous %s", client->url),
-                              MUSTER_RPC_INTERNAL);
+        return attempt_failed(
+            muster_error_prefix(MUSTER_FATAL, "rendezvous %s", client->servers.url),
+            MUSTER_RPC_INTERNAL);
     }
     return (struct attempt){.status = MUSTER_OK, .code = MUSTER_RPC_OK, .answer = json};
 }
@@ -450,8 +415,8 @@ static struct attempt read_answer(struct muster_client *client)
 static struct attempt attempt_once(struct muster_client *client, enum muster_rpc_method method,
                                    const char *request, uint32_t timeout_ms)
 {
-    char url[URL_MAX_BYTES + 64];
-    (void)snprintf(url, sizeof url, "%s/muster.v1.Rendezvous/%s", client->url,
+    char url[MUSTER_LISTED_URL_SIZE + 64];
+    (void)snprintf(url, sizeof url, "%s/muster.v1.Rendezvous/%s", client->servers.url,
                    muster_rpc_method_name(method));
     /* The server answers a held call shortly before this timeout. */
     char timeout_header[64];
@@ -461,6 +426,7 @@ static struct attempt attempt_once(struct muster_client *client, enum muster_rpc
     client->body_size = 0;
     client->body_too_big = false;
     client->problem[0] = '\0';
+    client->owner[0] = '\0';
     client->socket_error = 0;
     if (curl_easy_setopt(client->easy, CURLOPT_URL, url) != CURLE_OK ||
         curl_easy_setopt(client->easy, CURLOPT_POSTFIELDS, request) != CURLE_OK ||
@@ -498,6 +464,8 @@ static struct attempt attempt_until_deadline(struct muster_client *client,
                                              enum muster_rpc_method method, const char *request,
                                              const struct muster_retry_policy *retry_policy)
 {
+    /* One attempt at each server counts as one. */
+    uint32_t others = client->servers.count - 1;
     for (uint32_t made = 0;; made++) {
         if (atomic_load(&client->interrupted)) {
             return attempt_interrupted(client);
@@ -508,10 +476,18 @@ static struct attempt attempt_until_deadline(struct muster_client *client,
                                   : retry_policy->attempt_ms;
         struct attempt ended =
             attempt_once(client, method, request, timeout_ms > 0 ? timeout_ms : 1);
-        if (ended.status != MUSTER_RETRY || made + 1 == retry_policy->attempts) {
+        if (ended.status == MUSTER_RETRY) {
+            muster_server_list_next(&client->servers);
+        } else {
+            muster_server_list_follow(&client->servers, client->owner);
+        }
+        bool last = retry_policy->attempts != 0 && made >= retry_policy->attempts + others - 1;
+        if (ended.status != MUSTER_RETRY || last) {
             return ended;
         }
-        back_off(client, made, retry_policy->deadline_ns);
+        if (made >= others) {
+            back_off(client, made - others, retry_policy->deadline_ns);
+        }
         if (muster_clock_left_ms(retry_policy->deadline_ns) == 0) {
             return ended;
         }
@@ -539,53 +515,8 @@ muster_status muster_client_call(struct muster_client *client, enum muster_rpc_m
     return ended.status;
 }
 
-static void cleanup_addresses(struct addrinfo **list)
-{
-    if (*list != NULL) {
-        freeaddrinfo(*list);
-    }
-}
-
-/* connect() of a datagram socket sends nothing; it makes the kernel choose a route and a source
- * address. */
-static bool source_address(const struct addrinfo *there, char *ret_address, size_t size)
-{
-    struct sockaddr_storage here;
-    socklen_t length = sizeof here;
-    AUTO_CLOSE int fd = socket(there->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    return fd >= 0 && connect(fd, there->ai_addr, there->ai_addrlen) == 0 &&
-           getsockname(fd, (struct sockaddr *)&here, &length) == 0 &&
-           getnameinfo((struct sockaddr *)&here, length, ret_address, (socklen_t)size, NULL, 0,
-                       NI_NUMERICHOST) == 0;
-}
-
 muster_status muster_client_local_address(const struct muster_client *client, char *ret_address,
                                           size_t size)
 {
-    AUTO_CURL_TEXT char *host = NULL;
-    AUTO_CURL_TEXT char *port = NULL;
-    muster_status status = split_url(client->url, &host, &port);
-    if (status != MUSTER_OK || host == NULL) {
-        return status;
-    }
-    size_t length = strlen(host);
-    char *name = host;
-    if (name[0] == '[' && name[length - 1] == ']') { /* IPv6, as URLs write it */
-        name[length - 1] = '\0';
-        name++;
-    }
-    __attribute__((cleanup(cleanup_addresses))) struct addrinfo *list = NULL;
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM};
-    int failed = getaddrinfo(name, port, &hints, &list);
-    if (failed != 0) {
-        list = NULL;
-        return muster_error_set(MUSTER_RETRY, "rendezvous %s: %s", client->url,
-                                gai_strerror(failed));
-    }
-    for (const struct addrinfo *there = list; there != NULL; there = there->ai_next) {
-        if (source_address(there, ret_address, size)) {
-            return MUSTER_OK;
-        }
-    }
-    return muster_error_errno(MUSTER_RETRY, "rendezvous %s: no route", client->url);
+    return muster_server_list_local_address(&client->servers, ret_address, size);
 }

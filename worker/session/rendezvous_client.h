@@ -2,10 +2,10 @@
  * The client of the rendezvous service: one method call at a time, over a connection that stays
  * open.
  *
- * Transport errors and `unavailable` are retried, with full jitter, until the deadline. Other
- * errors of the server are returned with the status that their code stands for. Proxies that the
- * environment names are not used: the service holds calls for seconds and they are the member's
- * lease, so they go straight to it.
+ * Transport errors and `unavailable` are retried, with full jitter, until the deadline, each time
+ * at the next server of the list. Other errors of the server are returned with the status that
+ * their code stands for. Proxies that the environment names are not used: the service holds calls
+ * for seconds and they are the member's lease, so they go straight to it.
  *
  * Threads: one call at a time in each client. A session therefore has one for its callers and one
  * for its lease thread. Only muster_client_interrupt() may be called from another thread.
@@ -19,7 +19,8 @@
 
 struct muster_client;
 
-/* Checks a URL: "http://HOST:PORT", or https. MUSTER_INVALID says what is wrong with it. */
+/* Checks a URL: "http://HOST:PORT", or https, or several of them with commas between.
+ * MUSTER_INVALID says what is wrong with it. */
 MUSTER_CHECKED muster_status muster_client_check_url(const char *url);
 
 /* Does not connect yet. token may be NULL. MUSTER_INVALID: the URL or the token; MUSTER_FATAL: no
