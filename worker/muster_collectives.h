@@ -208,11 +208,15 @@ MUSTER_STATUS muster_alltoallv(muster_session *session, muster_scope scope, cons
                                muster_type type, const muster_call_options *options);
 
 /* An allreduce for members with several buffers each, for example one for each device: outs[i] = op
- * over all buffers of all members, for each i < buffer_count. buffer_count is 1 to 64 and may
- * differ between members. Only AVERAGE, which divides by the number of all buffers, needs the same
- * on all; where it differs, SUM with a postscale of 1 / the number of all buffers is the average. A
- * member's buffers are reduced to one first, in their order; then the members' results are reduced,
- * and the result is copied to all of `outs`.
+ * over all buffers of all members, for each i < buffer_count. buffer_count is 0 to 64 and may
+ * differ between members. AVERAGE divides by the number of all buffers of all members, which they
+ * add up for it in one small exchange more: all members have to call this function for that, also
+ * those with one buffer. A member's buffers are reduced to one first, in their order; then the
+ * members' results are reduced, and the result is copied to all of `outs`.
+ *
+ * A member with no buffers (`ins` and `outs` may then be NULL) adds nothing and gets nothing, but
+ * takes part, with the same count, type, op and options: it needs memory for one buffer. With
+ * MUSTER_USER each member needs a buffer.
  *
  * All of these buffers have `count` elements, as they are added element by element. Tensors of
  * different lengths, one behind the other as if they were one buffer, are for

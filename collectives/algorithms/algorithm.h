@@ -77,6 +77,7 @@ struct muster_algorithm {
      * collectives/select/host_memory.h. Where they share none, the row is not selected: another row
      * does the same by messages. */
     bool memory;
+    bool only_named;                        /* selection leaves it to those who name it */
     uint32_t variant;                       /* that the name without brackets stands for */
     const struct muster_variants *variants; /* or NULL: it has none */
     /* True if the algorithm can do the plan's call. False: ret_why (size bytes) says what would

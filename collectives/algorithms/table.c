@@ -25,10 +25,12 @@ extern const struct muster_generator muster_alltoall_pairwise_generator;
 extern const struct muster_generator muster_barrier_all_to_all_generator;
 extern const struct muster_generator muster_barrier_all_to_one_generator;
 extern const struct muster_generator muster_barrier_dissemination_generator;
+extern const struct muster_generator muster_barrier_group_generator;
 extern const struct muster_generator muster_barrier_hierarchical_generator;
 extern const struct muster_generator muster_bcube_generator;
 extern const struct muster_generator muster_bidirectional_ring_generator;
 extern const struct muster_generator muster_broadcast_binomial_generator;
+extern const struct muster_generator muster_broadcast_group_generator;
 extern const struct muster_generator muster_broadcast_hierarchical_generator;
 extern const struct muster_generator muster_broadcast_one_to_all_generator;
 extern const struct muster_generator muster_broadcast_pipelined_generator;
@@ -48,6 +50,7 @@ extern const struct muster_generator muster_ordered_pairwise_scatter_generator;
 extern const struct muster_generator muster_pairwise_exchange_generator;
 extern const struct muster_generator muster_recursive_doubling_generator;
 extern const struct muster_generator muster_reduce_binomial_generator;
+extern const struct muster_generator muster_reduce_group_generator;
 extern const struct muster_generator muster_reduce_hierarchical_generator;
 extern const struct muster_generator muster_reduce_linear_generator;
 extern const struct muster_generator muster_reduce_scatter_halving_doubling_generator;
@@ -497,6 +500,23 @@ const struct muster_algorithm muster_algorithms[] = {
      .collective = MUSTER_ALLREDUCE,
      .variant = MUSTER_HIERARCHY(MUSTER_EXCHANGE_GROUP, 0, 0, 0, 0),
      BETWEEN_HOSTS(hierarchical)},
+    {.name = "hierarchical_group",
+     .what = "hierarchical, within hosts in the memory that they share (Luo et al. 2020)",
+     .best_for = "ranks that share memory, slow networks",
+     .collective = MUSTER_BROADCAST,
+     .only_named = true, /* small ones lose: tests/bench/FIGURES_host_steps.md */
+     BETWEEN_HOSTS(broadcast_group)},
+    {.name = "hierarchical_group",
+     .what = "hierarchical, within hosts in the memory that they share (Luo et al. 2020)",
+     .best_for = "ranks that share memory, slow networks",
+     .collective = MUSTER_REDUCE,
+     BETWEEN_HOSTS(reduce_group)},
+    {.name = "hierarchical_group",
+     .what = "hierarchical, within hosts in the memory that they share (Luo et al. 2020)",
+     .best_for = "ranks that share memory, slow networks",
+     .collective = MUSTER_BARRIER,
+     .only_named = true, /* no faster: tests/bench/FIGURES_host_steps.md */
+     BETWEEN_HOSTS(barrier_group)},
 };
 
 const size_t muster_algorithm_count = sizeof muster_algorithms / sizeof muster_algorithms[0];

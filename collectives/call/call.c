@@ -111,6 +111,21 @@ static bool sets_match(const struct muster_call *here, const struct muster_call 
     return false;
 }
 
+/* "the lengths of an average's lists of buffers here, allreduce there" */
+static void print_counting(const struct muster_call *here, const struct muster_call *there,
+                           char *ret_text, size_t size)
+{
+    const struct muster_call *calls[] = {here, there};
+    const char *names[2];
+    for (int i = 0; i < 2; i++) {
+        names[i] = calls[i]->counting == MUSTER_COUNTS_BUFFERS ? "an average over lists of buffers"
+                   : calls[i]->counting == MUSTER_COUNTS_ALONE
+                       ? "the lengths of an average's lists of buffers"
+                       : muster_collective_name((enum muster_collective)calls[i]->collective);
+    }
+    (void)snprintf(ret_text, size, "%s here, %s there", names[0], names[1]);
+}
+
 /* Compares what a user is most likely to have got wrong first. */
 bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
                          char *ret_text, size_t size)
@@ -118,7 +133,9 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
     if (has_flag(here, MUSTER_CALL_SET) || has_flag(there, MUSTER_CALL_SET)) {
         return sets_match(here, there, ret_text, size);
     }
-    if (here->collective != there->collective) {
+    if (here->counting != there->counting) {
+        print_counting(here, there, ret_text, size);
+    } else if (here->collective != there->collective) {
         (void)snprintf(ret_text, size, "collective %s here, %s there",
                        muster_collective_name((enum muster_collective)here->collective),
                        muster_collective_name((enum muster_collective)there->collective));
@@ -131,8 +148,6 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
     } else if (here->op != there->op) {
         (void)snprintf(ret_text, size, "operation %s here, %s there",
                        muster_op_name((muster_op)here->op), muster_op_name((muster_op)there->op));
-    } else if (here->inputs != there->inputs) {
-        (void)snprintf(ret_text, size, "%u buffers here, %u there", here->inputs, there->inputs);
     } else if (factor_bits(here->prescale) != factor_bits(there->prescale)) {
         (void)snprintf(ret_text, size, "prescale %.17g here, %.17g there", here->prescale,
                        there->prescale);

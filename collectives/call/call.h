@@ -17,13 +17,21 @@ enum {
                               MUSTER_CALL_LISTED with a checksum of their ranks */
 };
 
+/* How many buffers an average divides by. Lists of buffers may differ in length between members, so
+ * their lengths are added up by an exchange of its own. */
+enum muster_counting {
+    MUSTER_COUNTS_NOTHING = 0, /* it is known; or the number does not matter */
+    MUSTER_COUNTS_BUFFERS = 1, /* an average over lists of buffers */
+    MUSTER_COUNTS_ALONE = 2,   /* the exchange of the lengths */
+};
+
 /* What all members of a context must agree on for one operation; sent in every frame. */
 struct muster_call {
     uint8_t collective; /* enum muster_collective */
     uint8_t type;       /* muster_type */
     uint8_t op;         /* muster_op; 0 where the collective does not reduce */
     uint8_t flags;      /* the above, MUSTER_CALL_ORDERED to MUSTER_CALL_SET */
-    uint8_t inputs;     /* of an average: buffers that each member reduces to one first; else 0 */
+    uint8_t counting;   /* enum muster_counting */
     uint32_t algorithm; /* its number: see collectives/algorithms/algorithm.h */
     uint32_t root;      /* 0 if the collective has none; of a point-to-point message the tag */
     uint64_t count;     /* the caller's count, elements; or MUSTER_CALL_LISTED with a checksum */

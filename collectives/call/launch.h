@@ -29,7 +29,8 @@ struct muster_launch {
     struct muster_buffer_sizes sizes;
     struct muster_packing packing; /* zeroed: the call is not compressed; else its schedule counts
                                       packs, and scratch is for packs */
-    uint64_t contributions;        /* input buffers of all ranks together */
+    uint64_t contributions;        /* how many inputs an average divides by: one a rank, or the
+                                      buffers of all ranks, which the context adds up */
     /* The call is in place, and keeps its input: `out` gets whole elements of the result only
      * (collectives/schedule/keep_input.h). */
     bool keeps;

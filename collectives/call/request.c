@@ -26,7 +26,9 @@ bool muster_request_repeats(const struct muster_request *request,
            request->user_data == before->user_data && request->prescale == before->prescale &&
            request->postscale == before->postscale && request->factors_set == before->factors_set &&
            request->buffer_count == before->buffer_count && request->inputs == before->inputs &&
-           request->outputs == before->outputs &&
+           request->outputs == before->outputs && request->no_buffers == before->no_buffers &&
+           request->contributions == before->contributions &&
+           request->counts_alone == before->counts_alone &&
            same_text(request->algorithm, before->algorithm) &&
            request->compression == before->compression && request->untuned == before->untuned &&
            request->reproducible == before->reproducible &&
@@ -101,6 +103,15 @@ static uint32_t compression_flags(const struct muster_request *request)
                : 0U;
 }
 
+static uint32_t counting_flags(const struct muster_request *request)
+{
+    enum muster_counting counting = request->counts_alone ? MUSTER_COUNTS_ALONE
+                                    : muster_request_counts_buffers(request)
+                                        ? MUSTER_COUNTS_BUFFERS
+                                        : MUSTER_COUNTS_NOTHING;
+    return (uint32_t)counting << MUSTER_KEY_COUNTING_SHIFT;
+}
+
 muster_status muster_request_key(const struct muster_request *request, uint32_t ranks,
                                  struct muster_request_key *ret_key)
 {
@@ -124,7 +135,7 @@ muster_status muster_request_key(const struct muster_request *request, uint32_t 
     ret_key->flags = (in_place_matters(request) ? MUSTER_KEY_IN_PLACE : 0U) |
                      (ordered ? MUSTER_KEY_ORDERED : 0U) |
                      (request->untuned ? MUSTER_KEY_UNTUNED : 0U) | promise_flags(request) |
-                     compression_flags(request);
+                     counting_flags(request) | compression_flags(request);
     TRY(set_bounds(request, ranks, ret_key));
     if (request->algorithm != NULL) {
         size_t number;
@@ -250,15 +261,9 @@ static uint64_t agreed_count(const struct muster_shape *shape)
     return bounds != NULL ? checksum(bounds, shape->ranks) : shape->count;
 }
 
-static uint8_t buffers_of(const struct muster_request_key *key)
-{
-    return key->buffer_count > 0 ? (uint8_t)key->buffer_count : 1;
-}
-
 static struct muster_call describe(const struct muster_request_key *key,
                                    const struct muster_shape *shape)
 {
-    bool averages = muster_collective_reduces(shape->collective) && key->op == MUSTER_AVERAGE;
     bool closes = (key->flags & MUSTER_KEY_FINISH_TOGETHER) != 0;
     return (struct muster_call){
         .collective = (uint8_t)key->collective,
@@ -270,7 +275,7 @@ static struct muster_call describe(const struct muster_request_key *key,
                       (closes ? MUSTER_CALL_FINISHES_TOGETHER : 0U) |
                       (key->flags >> MUSTER_KEY_COMPRESSION_SHIFT)
                           << MUSTER_CALL_COMPRESSION_SHIFT),
-        .inputs = averages ? buffers_of(key) : 0,
+        .counting = (uint8_t)((key->flags & MUSTER_KEY_COUNTING) >> MUSTER_KEY_COUNTING_SHIFT),
         .root = shape->root,
         .count = agreed_count(shape),
     };
@@ -297,7 +302,7 @@ muster_status muster_request_check(const struct muster_request_key *key, uint32_
 {
     struct muster_launch launch = {.shape = muster_request_key_shape(key, rank, ranks),
                                    .keeps = keeps_in_place(key),
-                                   .contributions = (uint64_t)ranks * buffers_of(key)};
+                                   .contributions = ranks};
     TRY(muster_shape_check(&launch.shape));
     muster_status status = key->collective == MUSTER_BARRIER
                                ? check_compression(key)

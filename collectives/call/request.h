@@ -42,6 +42,7 @@ struct muster_request {
     uint32_t buffer_count;     /* 0: `in` and `out` are all there are */
     const void *const *inputs; /* [buffer_count]; NULL where the collective has no `in` */
     void *const *outputs;      /* [buffer_count] */
+    uint64_t contributions;    /* of an average over lists: the buffers of all ranks; else 0 */
     const char *algorithm;     /* by name; NULL: chosen */
     muster_compression compression;
     bool untuned;      /* choose by predicted cost, whatever autotuning has found */
@@ -50,11 +51,22 @@ struct muster_request {
     bool finish_together;
     int64_t deadline_ns;
     int32_t priority; /* of its messages on a link: a higher one goes first */
+    /* A list of no buffers: a reduction to which this rank adds nothing, and whose result it does
+     * not get. `in` and `out` are NULL, and buffer_count is 0. */
+    bool no_buffers;
+    bool counts_alone; /* the exchange in which the numbers of buffers are added up */
 };
 
 /* Whether a call is the one before once more, on the same buffers; only the deadline may differ. */
 bool muster_request_repeats(const struct muster_request *request,
                             const struct muster_request *before);
+
+/* Whether its average is over lists of buffers, which may differ in length between the ranks. */
+static inline bool muster_request_counts_buffers(const struct muster_request *request)
+{
+    return (request->buffer_count > 0 || request->no_buffers) && request->op == MUSTER_AVERAGE &&
+           muster_collective_reduces(request->collective);
+}
 
 /* The factors of the request; 1 where there is none. */
 static inline double muster_request_prescale(const struct muster_request *request)
@@ -77,7 +89,9 @@ enum muster_key_flag {
     MUSTER_KEY_NAMED = 32, /* the algorithm is named, not selected */
     MUSTER_KEY_KEEP_INPUT = 64,
     MUSTER_KEY_FINISH_TOGETHER = 128, /* and it needs a closing round */
-    MUSTER_KEY_COMPRESSION_SHIFT = 8, /* from this bit on: muster_compression, 0 for none */
+    MUSTER_KEY_COUNTING_SHIFT = 8,    /* two bits: enum muster_counting */
+    MUSTER_KEY_COUNTING = 3 << MUSTER_KEY_COUNTING_SHIFT,
+    MUSTER_KEY_COMPRESSION_SHIFT = 10, /* from this bit on: muster_compression, 0 for none */
 };
 
 /* Everything of a request that its check and its schedule depend on; buffers, factors, the user's

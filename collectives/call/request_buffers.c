@@ -45,6 +45,11 @@ static muster_status check_reduction(const struct muster_request *request)
         return muster_error_set(MUSTER_INVALID, "factors_set %u: there are two factors, 1 and 2",
                                 request->factors_set);
     }
+    if (request->no_buffers && reduces && request->op == MUSTER_USER) {
+        return muster_error_set(MUSTER_INVALID,
+                                "operation user: no buffers, and a user_function has no value that "
+                                "changes nothing");
+    }
     TRY(check_factor(request, reduces, "prescale", muster_request_prescale(request)));
     return check_factor(request, reduces, "postscale", muster_request_postscale(request));
 }
@@ -63,7 +68,7 @@ static muster_status check_one(const struct muster_request *request,
                                const struct muster_buffer_sizes *sizes)
 {
     bool broadcast = request->collective == MUSTER_BROADCAST;
-    if (request->in_ranges != NULL || request->out_ranges != NULL) {
+    if (request->in_ranges != NULL || request->out_ranges != NULL || request->no_buffers) {
         return MUSTER_OK;
     }
     if (broadcast && request->in != NULL && request->in != request->out) {

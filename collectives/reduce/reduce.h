@@ -25,6 +25,11 @@ void muster_reduction_combine(const struct muster_reduction *reduction, void *ta
 void muster_reduction_gather(const struct muster_reduction *reduction, void *target,
                              const void *const *inputs, size_t input_count, size_t count);
 
+/* identity.c: target[i] = what changes nothing when it is reduced with another element. `finite`:
+ * of MIN and MAX of floats the largest finite magnitude in place of infinity. Not for USER. */
+void muster_reduction_fill_identity(muster_type type, muster_op op, bool finite, void *target,
+                                    size_t count);
+
 /* True if muster_reduction_finish() would change anything. */
 bool muster_reduction_has_finish(const struct muster_reduction *reduction, uint64_t inputs);
 

@@ -86,6 +86,7 @@ static bool is_candidate(size_t algorithm, const struct muster_plan *plan,
 {
     char why[MUSTER_ERROR_MAX];
     if (muster_algorithms[algorithm].collective != plan->collective ||
+        muster_algorithms[algorithm].only_named ||
         !muster_algorithm_fits(algorithm, plan, why, sizeof why)) {
         return false;
     }

@@ -11,6 +11,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
+#include "worker/context/buffer_counts.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/point_to_point_parts.h"
 
@@ -246,9 +247,25 @@ static muster_status miss_turn(const struct muster_context *context,
                             (unsigned long long)context->generation);
 }
 
+/* Not inlined: other calls do not need its stack. */
+static __attribute__((noinline)) muster_status
+run_counted(struct muster_context *context, const struct muster_request *request, uint32_t *suspect)
+{
+    struct muster_request counted = *request;
+    struct muster_cached_operation *cached;
+    TRY(muster_context_find(context, request, &cached)); /* checked before anything is sent */
+    TRY(muster_context_count_buffers(context, request, suspect, &counted.contributions));
+    TRY(muster_context_find(context, &counted, &cached));
+    return cached->autotuning ? muster_context_launch_tuned(context, &counted, cached, suspect)
+                              : muster_context_launch(context, &counted, cached, 0, suspect);
+}
+
 static inline muster_status run_in_turn(struct muster_context *context,
                                         const struct muster_request *request, uint32_t *suspect)
 {
+    if (muster_request_counts_buffers(request)) {
+        return run_counted(context, request, suspect);
+    }
     struct muster_cached_operation *cached;
     TRY(muster_context_find(context, request, &cached));
     return cached->autotuning ? muster_context_launch_tuned(context, request, cached, suspect)

@@ -9,6 +9,7 @@
  *   cached_operations.c     the cache
  *   launch.c                runs an operation on the buffers of a request
  *   local_work.c            what a rank does alone before and after that
+ *   buffer_counts.c         how many buffers there are on all ranks, for averages
  *   repeated_call.c         small calls that are the one before once more
  *   scratch.c               memory that a launch needs, kept for the next one
  *   turns.c                 one call at a time, in the order of their callers

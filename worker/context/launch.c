@@ -40,6 +40,9 @@ muster_status muster_context_prepare(const struct muster_context *context,
     uint64_t scratch_bytes = muster_scratch_aligned(cached->scratch_bytes);
     uint64_t packs_bytes = muster_scratch_aligned(cached->packs_bytes);
     *launch = cached->launch;
+    if (request->contributions != 0) {
+        launch->contributions = request->contributions;
+    }
     launch->generation = context->generation;
     launch->context = context->number;
     launch->deadline_ns = request->deadline_ns;

@@ -84,6 +84,22 @@ static void scatter_in_order(const struct muster_request *request,
     }
 }
 
+/* A list of no buffers ------------------------------------------------------------------------- */
+
+/* INPUT is of scratch, in place; what comes is dropped. In any order of blocks it is the same. An
+ * infinity would spoil the elements that share its scale in compressed calls. */
+static void begin_without_buffers(const struct muster_request *request, void *scratch,
+                                  struct muster_launch *launch)
+{
+    muster_reduction_fill_identity(request->type, request->op, launch->packing.compression != 0,
+                                   scratch, launch->sizes.in_count);
+    launch->reduction.prescale = 1;
+    launch->in = scratch;
+    launch->out = (char *)scratch - launch->sizes.in_place_bytes;
+    launch->in_ranges = NULL;
+    launch->out_ranges = NULL;
+}
+
 /* Beginning and end ---------------------------------------------------------------------------- */
 
 /* Of the input, when it is gathered or copied there. */
@@ -91,8 +107,8 @@ static uint64_t input_scratch_bytes(const struct muster_request *request,
                                     const struct muster_operation_order *order,
                                     const struct muster_launch *launch)
 {
-    bool needed =
-        order->input.blocks > 0 || (gathers(request, launch) && !gathers_in_output(launch));
+    bool needed = request->no_buffers || order->input.blocks > 0 ||
+                  (gathers(request, launch) && !gathers_in_output(launch));
     return needed ? launch->sizes.in_bytes : 0;
 }
 
@@ -127,6 +143,10 @@ void muster_local_begin(const struct muster_request *request,
                         const struct muster_operation_order *order, void *scratch,
                         struct muster_launch *launch)
 {
+    if (request->no_buffers) {
+        begin_without_buffers(request, scratch, launch);
+        return;
+    }
     launch->in = request->in;
     launch->out = request->out;
     launch->in_ranges = request->in_ranges;
@@ -176,6 +196,9 @@ muster_status muster_local_end(const struct muster_request *request,
                                const struct muster_operation_order *order,
                                const struct muster_launch *launch)
 {
+    if (request->no_buffers) {
+        return MUSTER_OK;
+    }
     if (order->output.blocks > 0) {
         scatter_in_order(request, launch, &order->output);
     }

@@ -18,7 +18,7 @@ static bool has_lists(const struct muster_request *request)
 {
     return request->ranges != NULL || request->in_ranges != NULL || request->out_ranges != NULL ||
            request->in_counts != NULL || request->out_counts != NULL || request->buffer_count > 0 ||
-           request->op == MUSTER_USER;
+           request->no_buffers || request->counts_alone || request->op == MUSTER_USER;
 }
 
 static bool has_local_work(const struct muster_cached_operation *cached,

@@ -7,6 +7,7 @@
 
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
+#include "worker/context/buffer_counts.h"
 #include "worker/context/message_staging.h"
 #include "worker/context/started_parts.h"
 #include "worker/trace/timeline.h"
@@ -14,6 +15,7 @@
 enum {
     IDLE_MAX = 256,        /* calls that are kept for their operations */
     CONTEXT_BIT = 1 << 30, /* in the context numbers of messages: calls in flight */
+    COUNTS_BIT = 1 << 29,  /* likewise: their second operations */
 };
 
 static struct muster_started_call *call_of(struct muster_in_flight *in_flight)
@@ -58,6 +60,9 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
     struct muster_started_call *call = call_of(in_flight);
     struct muster_context *context = call->context;
     const struct muster_launch *launch = &in_flight->launch;
+    if (status == MUSTER_OK && call->counting != NULL) {
+        in_flight->launch.contributions = call->counts[1];
+    }
     if (status == MUSTER_OK) {
         status = muster_started_call_complete(call, launch);
     }
@@ -144,6 +149,7 @@ static muster_status make_call_locked(struct muster_context *context,
     /* The analyzer does not see that MUSTER_OK means that there is one. */
     call->in_flight.operation =
         call->own.operation; /* NOLINT(clang-analyzer-core.NullDereference) */
+    call->in_flight.then = call->counting;
     call->in_flight.complete = complete;
     call->in_flight.limit_ns = limit_of(request->deadline_ns);
     call->detached = false;
@@ -162,6 +168,19 @@ static muster_status make_call_locked(struct muster_context *context,
 /* Starting ---------------------------------------------------------------------------------------
  */
 
+/* The second operation has the number of the first, so that calls that differ between the ranks,
+ * whose first operations fail, have used one number on all of them. */
+static void bind_counts(struct muster_started_call *call)
+{
+    const struct muster_launch *first = &call->in_flight.launch;
+    struct muster_launch *second = &call->in_flight.then_launch;
+    second->generation = first->generation;
+    second->context = call->context->number | CONTEXT_BIT | COUNTS_BIT;
+    second->sequence = first->sequence;
+    second->deadline_ns = first->deadline_ns;
+    muster_buffer_counts_bind(&call->request, call->counts, second);
+}
+
 /* Numbers the call, which makes the order of calls, and passes it to the engine. */
 static muster_status launch_locked(struct muster_started_calls *calls,
                                    struct muster_started_call *call)
@@ -173,6 +192,9 @@ static muster_status launch_locked(struct muster_started_calls *calls,
     launch->context |= CONTEXT_BIT;
     launch->deadline_ns = MUSTER_NEVER; /* the engine has a limit */
     launch->sequence = calls->sequence + 1;
+    if (call->counting != NULL) {
+        bind_counts(call);
+    }
     TRY(muster_progress_engine_start(calls->engine, &call->in_flight));
     calls->sequence++;
     TAILQ_INSERT_TAIL(&calls->active, call, order);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "collectives/reduce/float_environment.h"
+#include "worker/context/buffer_counts.h"
 #include "worker/context/compression_choice.h"
 #include "worker/context/started_parts.h"
 
@@ -14,6 +15,7 @@ static size_t key_bytes(const struct muster_request_key *key)
 void muster_started_call_free(struct muster_started_call *call)
 {
     muster_operation_destroy(call->own.operation);
+    muster_operation_destroy(call->counting);
     muster_operation_order_finish(&call->own.order_of_blocks);
     free(call->scratch.memory);
     free(call->staging.memory);
@@ -89,7 +91,10 @@ static muster_status fill_call(struct muster_context *context, const struct must
     memcpy(own->key, key, key_bytes(key));
     TRY(muster_request_check(own->key, context->rank, context->topology.ranks, &own->launch));
     TRY(muster_request_check_buffers(request, &own->launch.sizes));
-    return make_operation(context, call);
+    TRY(make_operation(context, call));
+    return muster_request_counts_buffers(request)
+               ? muster_buffer_counts_make(context, &call->counting, &call->in_flight.then_launch)
+               : MUSTER_OK;
 }
 
 /* By the key in the context, with its mutex held. */

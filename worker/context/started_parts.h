@@ -4,6 +4,7 @@
 #define MUSTER_WORKER_CONTEXT_STARTED_PARTS_H
 
 #include "worker/base/status.h"
+#include "worker/context/buffer_counts.h"
 #include "worker/context/context_parts.h"
 
 struct muster_started_call {
@@ -19,9 +20,11 @@ struct muster_started_call {
     struct muster_call_ranges ranges;  /* of the request */
     struct muster_device_call *device; /* owned: of a request with memory of a device; or NULL */
     struct muster_scratch staging;     /* of that */
-    bool on_device;                    /* this launch has such memory */
-    int64_t started_ns;                /* for the timeline */
-    bool persistent;                   /* stays with its owner between its starts */
+    struct muster_operation *counting; /* owned: of an average over lists of buffers; or NULL */
+    uint64_t counts[MUSTER_BUFFER_COUNTS_SIZE]; /* of that */
+    bool on_device;                             /* this launch has such memory */
+    int64_t started_ns;                         /* for the timeline */
+    bool persistent;                            /* stays with its owner between its starts */
     bool detached;
     TAILQ_ENTRY(muster_started_call) order;
 };

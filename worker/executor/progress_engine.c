@@ -48,12 +48,29 @@ struct muster_progress_engine {
 /* The engine's thread ----------------------------------------------------------------------------
  */
 
+/* The first operation, or the second one. */
+static struct muster_operation *operation_of(const struct muster_in_flight *in_flight)
+{
+    return in_flight->in_then ? in_flight->then : in_flight->operation;
+}
+
+static const struct muster_launch *launch_of(const struct muster_in_flight *in_flight)
+{
+    return in_flight->in_then ? &in_flight->then_launch : &in_flight->launch;
+}
+
 /* Ends an operation with what has ended it, and its text. Without the mutex. */
 static void finish(struct muster_progress_engine *engine, struct muster_in_flight *in_flight,
                    muster_status status)
 {
     if (in_flight->operation != NULL) {
-        status = muster_operation_turn_finish(in_flight->operation, status, &in_flight->suspect);
+        status = muster_operation_turn_finish(operation_of(in_flight), status, &in_flight->suspect);
+    }
+    if (status == MUSTER_OK && in_flight->then != NULL && !in_flight->in_then) {
+        in_flight->in_then = true;
+        in_flight->started = false;
+        __atomic_store_n(&engine->awake, true, __ATOMIC_SEQ_CST);
+        return;
     }
     status = in_flight->complete(in_flight, status);
     in_flight->status = status;
@@ -97,14 +114,14 @@ static void progress(struct muster_progress_engine *engine, struct muster_in_fli
     }
     if (!in_flight->started) {
         in_flight->started = true;
-        status =
-            muster_operation_turn_start(in_flight->operation, &in_flight->launch, &engine->awake);
+        status = muster_operation_turn_start(operation_of(in_flight), launch_of(in_flight),
+                                             &engine->awake);
     }
     if (status == MUSTER_OK) {
-        status = muster_operation_turn_progress(in_flight->operation, engine->spin_ns, &ended);
+        status = muster_operation_turn_progress(operation_of(in_flight), engine->spin_ns, &ended);
     }
     bool advanced = false;
-    enum muster_turn turn = muster_operation_turn(in_flight->operation, &advanced);
+    enum muster_turn turn = muster_operation_turn(operation_of(in_flight), &advanced);
     engine->polled += turn == MUSTER_TURN_TAKEN;
     engine->others += turn == MUSTER_TURN_MESSAGES;
     engine->advanced |= advanced;
@@ -242,7 +259,7 @@ static void wait_for_messages(struct muster_progress_engine *engine)
     if (all.first == NULL) {
         return;
     }
-    const struct muster_launch *oldest = &all.first->launch;
+    const struct muster_launch *oldest = launch_of(all.first);
     const struct muster_message_key key = {
         .generation = oldest->generation, .sequence = oldest->sequence, .context = oldest->context};
     if (!is_same(&key, &engine->awaited)) {
@@ -335,6 +352,7 @@ muster_status muster_progress_engine_start(struct muster_progress_engine *engine
     in_flight->suspect = UINT32_MAX;
     in_flight->text[0] = '\0';
     in_flight->started = false;
+    in_flight->in_then = false;
     in_flight->done = false;
     in_flight->waiting = 0;
     in_flight->waited_ns = 0;

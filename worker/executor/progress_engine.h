@@ -38,6 +38,10 @@ struct muster_in_flight {
     const bool *finished; /* without an operation: set under the fabric's lock, before the flag of
                              the engine (muster_progress_engine_flag()) */
     struct muster_launch launch; /* without an operation: its key and its deadline */
+    /* A second operation, by messages, which is run when the first one has succeeded, before
+     * `complete`; borrowed likewise. NULL: there is none. */
+    struct muster_operation *then;
+    struct muster_launch then_launch;
     muster_completion_function complete;
     /* How long threads may wait for it altogether, at most: the time during which no thread waits
      * does not count, so that a caller may compute for as long as it likes. After that it ends as
@@ -51,6 +55,7 @@ struct muster_in_flight {
 
     /* Private to the engine. */
     bool started, done;
+    bool in_then;          /* the first operation has succeeded */
     uint32_t waiting;      /* threads */
     int64_t waiting_since; /* while there are any */
     int64_t waited_ns;     /* before that */

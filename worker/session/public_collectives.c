@@ -24,12 +24,14 @@ MUSTER_CALL_FORMS(allreduce,
                   MUSTER_CALL_LIST(in, out, count, type, op))
 
 static muster_status check_buffers(enum muster_collective collective, const void *list,
-                                   size_t buffer_count)
+                                   size_t buffer_count, size_t least)
 {
-    if (buffer_count == 0 || buffer_count > MUSTER_BUFFERS_MAX || list == NULL) {
-        return muster_error_set(MUSTER_INVALID, "%s: %zu buffers%s: must be from 1 to %d",
+    bool missing = list == NULL && buffer_count > 0;
+    if (buffer_count < least || buffer_count > MUSTER_BUFFERS_MAX || missing) {
+        return muster_error_set(MUSTER_INVALID, "%s: %zu buffers%s: must be from %zu to %d",
                                 muster_collective_name(collective), buffer_count,
-                                list == NULL ? " in a list that is NULL" : "", MUSTER_BUFFERS_MAX);
+                                missing ? " in a list that is NULL" : "", least,
+                                MUSTER_BUFFERS_MAX);
     }
     return MUSTER_OK;
 }
@@ -41,14 +43,20 @@ static muster_status check_counts(const char *name, const size_t *counts)
                           : muster_error_set(MUSTER_INVALID, "%s: counts is NULL", name);
 }
 
-/* Of one size each, in both lists. */
+/* Of one size each, in both lists; there may be none. */
 static muster_status reduce_buffers(struct muster_session *session, muster_scope scope,
                                     const struct muster_request *several, size_t buffer_count,
                                     struct muster_call_form form)
 {
-    TRY(check_buffers(several->collective, several->inputs, buffer_count));
-    TRY(check_buffers(several->collective, several->outputs, buffer_count));
+    TRY(check_buffers(several->collective, several->inputs, buffer_count, 0));
+    TRY(check_buffers(several->collective, several->outputs, buffer_count, 0));
     struct muster_request request = *several;
+    if (buffer_count == 0) {
+        request.inputs = NULL;
+        request.outputs = NULL;
+        request.no_buffers = true;
+        return muster_session_call(session, scope, &request, form);
+    }
     request.in = several->inputs[0];
     request.out = several->outputs[0];
     request.buffer_count = (uint32_t)buffer_count;
@@ -119,7 +127,7 @@ static muster_status broadcast_buffers(struct muster_session *session, muster_sc
                                        muster_type type, uint32_t root,
                                        struct muster_call_form form)
 {
-    TRY(check_buffers(MUSTER_BROADCAST, buffers, buffer_count));
+    TRY(check_buffers(MUSTER_BROADCAST, buffers, buffer_count, 1));
     struct muster_request request = {.collective = MUSTER_BROADCAST,
                                      .in = buffers[0],
                                      .out = buffers[0],

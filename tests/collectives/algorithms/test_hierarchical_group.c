@@ -124,6 +124,60 @@ static void racks_are_proven(void **state)
     muster_topology_finish(&topology);
 }
 
+/* Broadcast, reduce and barrier by group steps within hosts, with every root. */
+static void prove_rooted(enum muster_collective collective, const struct muster_topology *topology,
+                         uint64_t *random)
+{
+    static const uint64_t counts[] = {0, 1, 23};
+    char why[MUSTER_CHECK_TEXT_MAX];
+    size_t algorithm = 0;
+    bool barrier = collective == MUSTER_BARRIER;
+    assert_int_equal(muster_algorithm_find(collective, "hierarchical_group", &algorithm),
+                     MUSTER_OK);
+    for (uint32_t i = 0; i < (barrier ? 1 : 3 * topology->ranks); i++) {
+        const struct muster_plan plan = {.collective = collective,
+                                         .topology = topology,
+                                         .root = i / 3,
+                                         .count = counts[i % 3],
+                                         .memory = &reach};
+        struct test_job job = test_job_create(algorithm, &plan, false);
+        struct muster_formula formula;
+        const struct muster_check_result result = test_prove(&job);
+        muster_algorithm_formula(algorithm, &job.plans[0], &formula);
+        check_steps(&job);
+        if (!result.proven || result.rounds != formula.rounds ||
+            result.elements_sent_max != formula.elements) {
+            fail_msg("%s, root %u, on %u hosts: %s; %u rounds of %u",
+                     muster_collective_name(collective), plan.root, topology->hosts, result.why,
+                     result.rounds, formula.rounds);
+        }
+        if (!test_execute(&job, job.schedules, false, random, why) ||
+            !test_execute(&job, job.schedules, true, random, why)) {
+            fail_msg("%s: %s", muster_collective_name(collective), why);
+        }
+        test_job_finish(&job);
+    }
+}
+
+static void broadcast_reduce_and_barrier_are_proven(void **state)
+{
+    (void)state;
+    static const uint32_t racks[] = {2, 1};
+    uint64_t random = test_seed();
+    for (uint32_t shape = 0; shape < 3 * 3 * 4 * 2; shape++) {
+        const uint32_t sizes[] = {1 + shape % 3, 1 + shape / 3 % 3, shape / 9 % 4};
+        uint32_t hosts = sizes[2] == 0 ? 2 : 3;
+        struct muster_topology topology = test_topology(hosts, sizes);
+        if (shape >= 36 && hosts == 3) {
+            assert_int_equal(muster_topology_set_racks(&topology, 2, racks), MUSTER_OK);
+        }
+        prove_rooted(MUSTER_BROADCAST, &topology, &random);
+        prove_rooted(MUSTER_REDUCE, &topology, &random);
+        prove_rooted(MUSTER_BARRIER, &topology, &random);
+        muster_topology_finish(&topology);
+    }
+}
+
 static size_t group_steps_of(size_t algorithm, struct muster_plan plan)
 {
     struct muster_schedule schedule;
@@ -155,6 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_shapes_of_up_to_three_hosts_by_three_ranks_are_proven),
         cmocka_unit_test(racks_are_proven),
+        cmocka_unit_test(broadcast_reduce_and_barrier_are_proven),
         cmocka_unit_test(ranks_that_share_no_memory_or_keep_their_input_use_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,6 +28,7 @@ static struct muster_request example(void)
                                    .postscale = 2.5,
                                    .factors_set = 1,
                                    .buffer_count = 7,
+                                   .contributions = 9,
                                    .algorithm = "ring",
                                    .deadline_ns = 5,
                                    .priority = -3};
@@ -69,7 +70,7 @@ static void a_request_repeats_one_that_differs_in_its_deadline_only(void **state
         (offsetof(struct muster_request, in) - sizeof before.collective) +
         (offsetof(struct muster_request, user_function) - offsetof(struct muster_request, root) -
          sizeof before.root) +
-        (SIZE - offsetof(struct muster_request, priority) - sizeof before.priority);
+        (SIZE - offsetof(struct muster_request, counts_alone) - sizeof before.counts_alone);
     assert_int_equal(ignored, sizeof before.deadline_ns + padding);
 }
 

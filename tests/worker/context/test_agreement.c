@@ -94,12 +94,12 @@ static void a_disagreement_on_factors_or_buffers_is_an_error_on_all_ranks(void *
     const void *inputs[] = {calls->in[1], calls->in[1]};
     void *outputs[] = {calls->out[1], calls->out[1] + 200};
     for (uint32_t i = 0; i < 4; i++) {
-        calls->requests[i].op = MUSTER_AVERAGE; /* other operations may have other numbers */
+        calls->requests[i].op = MUSTER_AVERAGE; /* one member's is over a list of buffers */
     }
     calls->requests[1].buffer_count = 2;
     calls->requests[1].inputs = inputs;
     calls->requests[1].outputs = outputs;
-    assert_disagreement(calls, " buffers here", "2");
+    assert_disagreement(calls, "the lengths of an average's lists of buffers", "allreduce");
 }
 
 static void a_disagreement_of_large_calls_is_an_error_on_all_ranks(void **state)

@@ -22,7 +22,7 @@ static void pack(const struct muster_call *call, uint64_t words[5])
     memcpy(&words[2], &call->postscale, sizeof words[2]);
     words[3] = call->algorithm | (uint64_t)call->root << 32;
     words[4] = call->collective | (uint64_t)call->type << 8 | (uint64_t)call->op << 16 |
-               (uint64_t)call->flags << 24 | (uint64_t)call->inputs << 32;
+               (uint64_t)call->flags << 24 | (uint64_t)call->counting << 32;
 }
 
 static struct muster_call unpack(const uint64_t words[5])
@@ -32,7 +32,7 @@ static struct muster_call unpack(const uint64_t words[5])
         .type = (uint8_t)(words[4] >> 8),
         .op = (uint8_t)(words[4] >> 16),
         .flags = (uint8_t)(words[4] >> 24),
-        .inputs = (uint8_t)(words[4] >> 32),
+        .counting = (uint8_t)(words[4] >> 32),
         .algorithm = (uint32_t)words[3],
         .root = (uint32_t)(words[3] >> 32),
         .count = words[0],
