@@ -19,6 +19,7 @@ enum {
 struct muster_service_config {
     uint32_t hold_ms;                    /* how long Join and Watch are held at most */
     uint32_t keep_ended_ms;              /* how long after its end a job is forgotten */
+    uint32_t epoch;                      /* of generations (epoch.h); 0: they are only counted */
     struct muster_job_settings settings; /* of new jobs; the sizes are for Joins without sizes */
 };
 

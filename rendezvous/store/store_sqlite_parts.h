@@ -35,6 +35,8 @@ enum statement {
     READ_RECORDS,
     REMOVE_JOB,
     PROBE,
+    READ_EPOCH,
+    WRITE_EPOCH,
     LOAD_JOBS,
     LOAD_RECORDS,
     LOAD_EVENTS,

@@ -1,6 +1,7 @@
 /* The history of a job: its generations, departures and members, and the figures of its links. */
 #include "worker/cli/report.h"
 
+#include "worker/base/epoch.h"
 #include "worker/cli/print.h"
 
 #include <inttypes.h>
@@ -58,8 +59,9 @@ const char *muster_report_generation(const struct muster_job_response *job, uint
     if (record->revoked_ms == 0) {
         why = job->phase == MUSTER_JOB_ENDED ? job->why : "";
     }
-    (void)snprintf(line, size, "%10" PRIu64 " %8u %6u %11s %11s  %s", record->number, record->size,
-                   record->hosts, lasted, next, why);
+    (void)snprintf(line, size, "%10" PRIu64 " %8u %6u %11s %11s  %s",
+                   muster_epoch_shown(record->number), record->size, record->hosts, lasted, next,
+                   why);
     return line;
 }
 
@@ -123,7 +125,7 @@ const char *muster_report_departure(const struct muster_departure_record *record
     const char *why = strip_repeated_subject(record, who);
     (void)snprintf(line, size, "%s %s after %.2f s, in generation %" PRIu64 "%s%s", who,
                    departure_word(record->reason), muster_cli_seconds(record->at_ms),
-                   record->generation, why[0] != '\0' ? ": " : "", why);
+                   muster_epoch_shown(record->generation), why[0] != '\0' ? ": " : "", why);
     return line;
 }
 

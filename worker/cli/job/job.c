@@ -1,5 +1,6 @@
 /* `muster job`: lists, shows, resizes and ends the jobs of a rendezvous server. */
 #include "worker/base/cleanup.h"
+#include "worker/base/epoch.h"
 #include "worker/base/option_parse.h"
 #include "worker/cli/cli.h"
 #include "worker/cli/print.h"
@@ -121,7 +122,8 @@ static muster_status print_jobs(const struct muster_jobs_response *jobs, bool js
             TRY(muster_cli_print_json(summary_json(job), MUSTER_CLI_ALL_DIGITS));
         } else {
             (void)printf("%-32s %-8s %10" PRIu64 " %8u %8u\n", job->name,
-                         muster_report_phase(job->phase), job->generation, job->size, job->members);
+                         muster_report_phase(job->phase), muster_epoch_shown(job->generation),
+                         job->size, job->members);
         }
     }
     return MUSTER_OK;
