@@ -1,5 +1,6 @@
 /* musterd: the rendezvous service as a program. Starts store, service and HTTP, waits for a signal,
  * and stops them in reverse order. */
+#include "rendezvous/epoch_begin.h"
 #include "rendezvous/horovod/horovod.h"
 #include "rendezvous/http/http.h"
 #include "rendezvous/http/listen.h"
@@ -41,7 +42,9 @@ static muster_status start(const struct muster_musterd_options *options, struct 
     AUTO_CLOSE int listen_fd = -1;
     TRY(muster_listen_open(options->listen, &listen_fd));
     TRY(muster_store_open(options->store, &musterd->store));
-    TRY(muster_service_create(&options->service, musterd->store, &musterd->service));
+    struct muster_service_config service = options->service;
+    TRY(muster_epoch_begin(musterd->store, &service.epoch));
+    TRY(muster_service_create(&service, musterd->store, &musterd->service));
     TRY(muster_horovod_create(NULL, &musterd->horovod));
     const struct muster_http_config config = {.listen_fd = listen_fd,
                                               .transfer_timeout_ms =
