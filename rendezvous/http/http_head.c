@@ -55,6 +55,12 @@ struct muster_http_refusal muster_http_refuse_body(void)
                   "the body is longer than 262144 bytes");
 }
 
+struct muster_http_refusal muster_http_refuse_crowd(void)
+{
+    return refuse(MHD_HTTP_TOO_MANY_REQUESTS, MUSTER_RPC_RESOURCE_EXHAUSTED,
+                  "too many bodies of requests are on their way: try again");
+}
+
 struct muster_http_refusal muster_http_refuse_get_body(void)
 {
     return refuse(MHD_HTTP_BAD_REQUEST, MUSTER_RPC_INVALID_ARGUMENT,

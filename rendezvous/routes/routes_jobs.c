@@ -88,7 +88,8 @@ static void fill_members(const struct muster_job *job, const struct job_member_r
         member->cross_rank = view.rank == UINT32_MAX ? -1 : ranks[view.rank].cross;
         member->joined_ms = view.joined_ms;
         member->progress = view.progress;
-        member->silent_ms = now_ms > view.last_seen_ms ? (uint64_t)(now_ms - view.last_seen_ms) : 0;
+        member->silent_ms =
+            now_ms > view.last_seen_ms && !view.held ? (uint64_t)(now_ms - view.last_seen_ms) : 0;
         member->suspected = view.suspected;
         member->leave_asked = view.leave_asked;
         response->pending = response->pending || view.leave_asked;

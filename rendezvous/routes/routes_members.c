@@ -74,9 +74,12 @@ static struct muster_rpc_response expire_join(struct muster_transaction *transac
                                               const struct muster_held_request *held)
 {
     struct muster_rpc_response response;
-    return join_ready(transaction, held, &response)
-               ? response
-               : muster_join_responses_waiting(transaction->job);
+    if (join_ready(transaction, held, &response)) {
+        return response;
+    }
+    /* Perhaps nobody is left of the members for whom the newcomer waits. */
+    muster_transaction_ask(transaction);
+    return muster_join_responses_waiting(transaction->job);
 }
 
 static const struct muster_held_kind join_kind = {
@@ -239,7 +242,7 @@ static bool watch(struct muster_transaction *transaction, struct muster_rpc_call
     cancel_older(transaction, request->member);
     return watch_ready(transaction, held, &call->response) ||
            muster_transaction_hold(transaction, call, &watch_kind,
-                                   transaction->service->config.hold_ms);
+                                   muster_transaction_watch_ms(transaction, request->member));
 }
 
 bool muster_route_watch(struct muster_rpc_call *call)
@@ -312,6 +315,10 @@ static muster_status report(struct muster_transaction *transaction,
     (void)snprintf(event.member, sizeof event.member, "%s", request->member);
     (void)snprintf(event.why, sizeof event.why, "%s", request->why);
     TRY(find_suspect(transaction->job, request, event.suspect));
+    if (request->kind == MUSTER_REPORT_WAITING) {
+        muster_transaction_ask(transaction); /* no evidence against anybody */
+        return MUSTER_OK;
+    }
     return muster_job_accept(transaction, &event);
 }
 

@@ -139,7 +139,7 @@ static muster_status replay_some(struct muster_compaction *compaction, bool of_s
     for (size_t i = 0; i < compaction->rows.count; i++) {
         const char *text = compaction->rows.items[i];
         int64_t now_ms;
-        TRY(muster_journal_apply(compaction->membership, text, strlen(text), &now_ms));
+        TRY(muster_journal_apply(compaction->membership, of_snapshot, text, strlen(text), &now_ms));
     }
     compaction->at += compaction->rows.count;
     clear_texts(&compaction->rows);

@@ -6,6 +6,7 @@
 #ifndef MUSTER_RENDEZVOUS_SERVICE_HELD_REQUESTS_H
 #define MUSTER_RENDEZVOUS_SERVICE_HELD_REQUESTS_H
 
+#include "rendezvous/service/deadlines.h"
 #include "rendezvous/service/rpc_call.h"
 
 #define HASH_NONFATAL_OOM 1
@@ -68,15 +69,17 @@ struct muster_held_request {
     char key[MUSTER_KEY_MAX_BYTES + 1]; /* Wait */
     struct muster_wait_keys *several;   /* Wait, or NULL; owned, freed when it is removed */
     int64_t deadline_ns;
+    size_t deadline_at; /* in the heap of deadlines */
     struct muster_held_request *prev, *next;
     UT_hash_handle hh;                   /* Join, Watch: by member */
     struct muster_rpc_response response; /* once it is ready */
 };
 
 struct muster_held_requests {
-    struct muster_held_request *members;   /* Join and Watch, by deadline; one a member */
-    struct muster_held_request *waits;     /* by deadline */
+    struct muster_held_request *members;   /* Join and Watch, in any order; one a member */
+    struct muster_held_request *waits;     /* in any order */
     struct muster_held_request *by_member; /* the same as members, as a hash */
+    struct muster_deadlines deadlines;     /* of all */
     uint32_t wait_count;
 };
 
@@ -93,6 +96,11 @@ muster_held_requests_find_member(const struct muster_held_requests *requests, co
 struct muster_held_request *muster_held_requests_find(const struct muster_held_requests *requests,
                                                       const struct muster_held_id *id);
 
+/* Nothing is held. */
+void muster_held_requests_finish(struct muster_held_requests *requests);
+
+/* The request whose time is over first; NULL: nothing is held. */
+struct muster_held_request *muster_held_requests_first(const struct muster_held_requests *requests);
 /* The earliest deadline; MUSTER_NEVER: nothing is held. */
 int64_t muster_held_requests_next_ns(const struct muster_held_requests *requests);
 

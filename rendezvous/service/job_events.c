@@ -14,7 +14,6 @@
 
 enum {
     STORE_RETRY_MS = 1000, /* between attempts to store an event that is due */
-    CHECKS_PER_LEASE = 4,  /* so that a pause of half a lease is always detected */
 };
 
 void muster_job_heartbeat(struct muster_job *job, const char *member, uint64_t progress)
@@ -214,7 +213,7 @@ static void schedule_next_check(struct muster_transaction *transaction)
     int64_t due_ns = membership_due_ns(job);
     if (due_ns != MUSTER_NEVER) {
         uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
-        int64_t soon_ns = muster_clock_after_ms(lease_ms / CHECKS_PER_LEASE);
+        int64_t soon_ns = muster_clock_after_ms(lease_ms / MUSTER_CHECKS_PER_LEASE);
         muster_job_schedule(transaction->service, job, due_ns < soon_ns ? due_ns : soon_ns);
     }
 }

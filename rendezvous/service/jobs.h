@@ -19,20 +19,33 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+enum {
+    MUSTER_CHECKS_PER_LEASE =
+        4, /* while a lease runs, so that a pause of half a lease is noticed */
+};
+
+struct muster_quota;
+
 struct muster_job {
     char name[MUSTER_JOB_NAME_SIZE];
-    UT_hash_handle hh;      /* under the table's lock */
-    uint32_t hold_count;    /* under the table's lock; the table itself holds the job */
-    bool listed;            /* under the table's lock: it is in the table */
-    _Atomic int64_t due_ns; /* when the clock thread is to run the job */
+    UT_hash_handle hh;          /* under the table's lock */
+    uint32_t hold_count;        /* under the table's lock; the table itself holds the job */
+    bool listed;                /* under the table's lock: it is in the table */
+    struct muster_quota *quota; /* of the address that made it; NULL: none, see quotas.h */
+    _Atomic int64_t due_ns;     /* when the clock thread is to run the job */
 
     pthread_mutex_t mutex; /* all that follows */
     bool removed;          /* it is to leave the table: no transaction may begin */
+    bool gives_way;        /* the clock thread is to end it, for the jobs of others */
+    int64_t value_bytes;   /* that its values count for, see quotas.h */
     char token[MUSTER_TOKEN_MAX_BYTES + 1];
     char link_token[MUSTER_LINK_TOKEN_SIZE];
     int64_t origin_ms;    /* the job's clock is the machine's minus this */
     bool restart_pending; /* the server was stopped: fresh leases come before any verdict */
     int64_t ended_ns;     /* when the server saw that the job had ended; 0: it has not */
+    int64_t crowd_ns;     /* when requests of many members ended, or may have, at the same time */
+    int64_t asked_ns;     /* when members were asked last whether they live; 0: never */
+    int64_t ask_pause_ns; /* the shortest time until they are asked again */
     uint64_t written;     /* the ticket of its last write (commits.h) */
     uint64_t event_count; /* events that it ever had: the sequence number of the next */
     /* What the store has in place of the events below first_event (store.h). */
@@ -58,6 +71,8 @@ struct muster_service {
     pthread_mutex_t table_mutex;
     struct muster_job *jobs;            /* under table_mutex */
     struct muster_damaged_job *damaged; /* under table_mutex */
+    struct muster_quota *quotas;        /* under table_mutex */
+    _Atomic int64_t value_bytes;        /* of all jobs */
 };
 
 /* A new job, in no table. */

@@ -72,6 +72,19 @@ static muster_status refuse_row(struct journal_reader *reader, muster_status sta
     return status == MUSTER_FATAL ? status : give_up_job(reader, what);
 }
 
+/* All records of its snapshot have been read: there must be as many as it has, and they must be a
+ * membership. */
+static muster_status end_snapshot(struct journal_reader *reader)
+{
+    const struct muster_job *job = reader->job;
+    if (reader->records != job->record_count) {
+        return give_up_job(reader, "the end of its snapshot in the store: missing");
+    }
+    return job->record_count == 0 || muster_membership_check_restored(job->membership) == MUSTER_OK
+               ? MUSTER_OK
+               : refuse_row(reader, MUSTER_INVALID, "its snapshot");
+}
+
 /* The job that has been read must have its first event, or its whole snapshot in place of that. */
 static muster_status end_job(struct journal_reader *reader)
 {
@@ -82,10 +95,10 @@ static muster_status end_job(struct journal_reader *reader)
     if (job->event_count == 0) {
         return give_up_job(reader, "event 0 in the store: missing");
     }
-    if (reader->records != job->record_count) {
-        return give_up_job(reader, "the end of its snapshot in the store: missing");
+    TRY(end_snapshot(reader));
+    if (reader->job != NULL) {
+        muster_job_plan_compaction(job, job->first_event);
     }
-    muster_job_plan_compaction(job, job->first_event);
     return MUSTER_OK;
 }
 
@@ -136,37 +149,46 @@ static muster_status restore_record(struct muster_membership *membership, const 
     return MUSTER_OK;
 }
 
-muster_status muster_journal_apply(struct muster_membership *membership, const char *text,
-                                   size_t size_bytes, int64_t *ret_now_ms)
+muster_status muster_journal_apply(struct muster_membership *membership, bool of_snapshot,
+                                   const char *text, size_t size_bytes, int64_t *ret_now_ms)
 {
     json_t *json = NULL;
+    muster_status status;
     TRY(muster_json_parse(text, size_bytes, &json));
-    muster_status status = muster_snapshot_record_is(json)
-                               ? restore_record(membership, json, ret_now_ms)
-                               : apply_event(membership, json, ret_now_ms);
+    if (muster_snapshot_record_is(json) != of_snapshot) {
+        status =
+            muster_error_set(MUSTER_INVALID, of_snapshot ? "an event, and no record"
+                                                         : "a snapshot's record, and no event");
+    } else {
+        status = of_snapshot ? restore_record(membership, json, ret_now_ms)
+                             : apply_event(membership, json, ret_now_ms);
+    }
     json_decref(json);
     return status;
 }
 
 /* The job's clock continues from its last event. */
-static muster_status apply_to_job(struct muster_job *job, const char *text, size_t size_bytes)
+static muster_status apply_to_job(struct muster_job *job, bool of_snapshot, const char *text,
+                                  size_t size_bytes)
 {
     int64_t now_ms;
-    TRY(muster_journal_apply(job->membership, text, size_bytes, &now_ms));
+    TRY(muster_journal_apply(job->membership, of_snapshot, text, size_bytes, &now_ms));
     if (now_ms >= 0) {
         job->origin_ms = muster_clock_ms() - now_ms;
     }
     return MUSTER_OK;
 }
 
-static muster_status load_row(struct journal_reader *reader, const char *kind, uint64_t wanted,
+static muster_status load_row(struct journal_reader *reader, bool of_snapshot, uint64_t wanted,
                               uint64_t number, const char *text, size_t size_bytes)
 {
-    muster_status status = number == wanted ? apply_to_job(reader->job, text, size_bytes)
-                                            : muster_error_set(MUSTER_INVALID, "missing");
+    muster_status status = number == wanted
+                               ? apply_to_job(reader->job, of_snapshot, text, size_bytes)
+                               : muster_error_set(MUSTER_INVALID, "missing");
     if (status != MUSTER_OK) {
         char name[64];
-        (void)snprintf(name, sizeof name, "%s %" PRIu64, kind, wanted);
+        (void)snprintf(name, sizeof name, "%s %" PRIu64, of_snapshot ? "snapshot record" : "event",
+                       wanted);
         return refuse_row(reader, status, name);
     }
     return MUSTER_OK;
@@ -178,15 +200,18 @@ static muster_status load_record(void *user, uint64_t index, const char *text, s
     if (reader->job == NULL) {
         return MUSTER_OK;
     }
-    return load_row(reader, "snapshot record", reader->records++, index, text, size_bytes);
+    return load_row(reader, true, reader->records++, index, text, size_bytes);
 }
 
 static muster_status load_event(void *user, uint64_t sequence, const char *text, size_t size_bytes)
 {
     struct journal_reader *reader = user;
+    if (reader->job != NULL && reader->job->event_count == reader->job->first_event) {
+        TRY(end_snapshot(reader));
+    }
     struct muster_job *job = reader->job;
     return job == NULL ? MUSTER_OK
-                       : load_row(reader, "event", job->event_count++, sequence, text, size_bytes);
+                       : load_row(reader, false, job->event_count++, sequence, text, size_bytes);
 }
 
 static muster_status load_value(void *user, uint64_t generation, const char *key, const void *value,

@@ -14,11 +14,11 @@ MUSTER_CHECKED muster_status muster_journal_append(struct muster_store *store,
                                                    struct muster_job *job,
                                                    const struct muster_event *event);
 
-/* Applies a stored text, of an event or of a record of a snapshot, to the membership that those
- * before it have led to. *ret_now_ms: when it was, in the job's time; -1: it does not say. */
+/* Applies a stored text, a record of a snapshot or an event, to the membership that those before it
+ * have led to. *ret_now_ms: when it was, in the job's time; -1: it does not say. */
 MUSTER_CHECKED muster_status muster_journal_apply(struct muster_membership *membership,
-                                                  const char *text, size_t size_bytes,
-                                                  int64_t *ret_now_ms);
+                                                  bool of_snapshot, const char *text,
+                                                  size_t size_bytes, int64_t *ret_now_ms);
 
 /* Reads the store into the table of jobs, and of damaged jobs. MUSTER_INVALID: the file is damaged
  * as a whole. */

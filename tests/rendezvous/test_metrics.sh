@@ -14,7 +14,7 @@ has() { # SERIES VALUE
     [ "$got" = "$2" ] || fail "$1 is $got, not $2"
 }
 
-serve --store "$store" --settle-ms 20 --lease-ms 600000 --hold-ms 100
+serve --store "$store" --settle-ms 20 --lease-ms 600000 --hold-ms 100 --watch-ms 100
 echo "- health"
 [ "$(get /healthz)" = ok ] || fail "/healthz: $(get /healthz)"
 [ "$(get /readyz)" = ready ] || fail "/readyz: $(get /readyz)"

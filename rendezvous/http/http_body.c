@@ -1,0 +1,67 @@
+/* The body of a request: kept while there is room for it, dropped as soon as nobody needs it. */
+#include "rendezvous/http/http_parts.h"
+#include "worker/base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BODY_FIRST_BYTES = 1024 };
+
+void muster_http_drop_body(struct muster_http_request *request)
+{
+    free(request->body);
+    request->body = NULL;
+    muster_connections_give_body(request->http->connections, request->socket, request->capacity);
+    request->capacity = 0;
+}
+
+/* To twice what is needed, but not beyond what the head says. False: no memory, or too many bodies
+ * are kept. */
+static bool grow_body(struct muster_http_request *request, size_t needed)
+{
+    uint64_t length = muster_http_body_length(request->connection);
+    size_t capacity = 2 * needed > BODY_FIRST_BYTES ? 2 * needed : BODY_FIRST_BYTES;
+    if (length >= needed && length < capacity) {
+        capacity = (size_t)length;
+    }
+    size_t added = capacity - request->capacity;
+    if (!muster_connections_take_body(request->http->connections, request->socket, added)) {
+        return false;
+    }
+    char *grown = realloc(request->body, capacity);
+    if (grown == NULL) {
+        muster_connections_give_body(request->http->connections, request->socket, added);
+        return false;
+    }
+    request->body = grown;
+    request->capacity = capacity;
+    return true;
+}
+
+bool muster_http_append_body(struct muster_http_request *request, const char *data,
+                             size_t size_bytes)
+{
+    size_t needed = request->size_bytes + size_bytes;
+    if (muster_clock_ns() > request->deadline_ns || needed > MUSTER_HTTP_DRAIN_MAX_BYTES) {
+        return false;
+    }
+    if (request->refusal.http == 0 && request->is_get) {
+        request->refusal = muster_http_refuse_get_body();
+    }
+    if (request->refusal.http == 0 && needed > MUSTER_BODY_MAX_BYTES) {
+        request->refusal = muster_http_refuse_body();
+    }
+    if (request->refusal.http != 0) {
+        request->size_bytes = needed;
+        return true;
+    }
+    if (needed > request->capacity && !grow_body(request, needed)) {
+        muster_http_drop_body(request);
+        request->refusal = muster_http_refuse_crowd();
+        request->size_bytes = needed;
+        return true;
+    }
+    memcpy(request->body + request->size_bytes, data, size_bytes);
+    request->size_bytes = needed;
+    return true;
+}
