@@ -74,7 +74,7 @@ static muster_status start(const struct muster_musterd_options *options, struct 
     }
     TRY(muster_store_open(options->store, &musterd->store));
     struct muster_service_config service = options->service;
-    TRY(muster_epoch_begin(musterd->store, &service.epoch));
+    TRY(muster_epoch_begin(musterd->store, !options->only_server, &service.epoch));
     TRY(muster_service_create(&service, musterd->store, &musterd->service));
     TRY(muster_horovod_create(NULL, &musterd->horovod));
     const struct muster_http_config config = {

@@ -16,8 +16,8 @@
 #include <string.h>
 
 /* Writes the page that has the version: as much as SQLite needs for an event at least. */
-#define PROBE_TEXT "PRAGMA user_version = 3"
-_Static_assert(SCHEMA_VERSION == 3, "PROBE_TEXT has the number");
+#define PROBE_TEXT "PRAGMA user_version = 4"
+_Static_assert(SCHEMA_VERSION == 4, "PROBE_TEXT has the number");
 
 #define JOB_ID "(SELECT id FROM jobs WHERE name = ?1)"
 static const char *const statement_texts[STATEMENT_COUNT] = {

@@ -29,11 +29,12 @@ static inline uint64_t muster_epoch_next(uint64_t last, uint32_t epoch)
 }
 
 /* The highest number that a joiner may know while the server is in this epoch: clocks of servers
- * differ by less than a day. */
+ * differ by less than a day. In the last epoch there is room to count on. */
 static inline uint64_t muster_epoch_limit(uint32_t epoch)
 {
     uint64_t highest = (uint64_t)epoch + MUSTER_EPOCHS_PER_DAY;
-    return (highest < MUSTER_EPOCH_MAX ? highest : MUSTER_EPOCH_MAX) << 32 | UINT32_MAX;
+    return highest < MUSTER_EPOCH_MAX ? highest << 32 | UINT32_MAX
+                                      : (uint64_t)MUSTER_EPOCH_MAX << 32;
 }
 
 #endif

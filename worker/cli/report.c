@@ -65,13 +65,19 @@ const char *muster_report_generation(const struct muster_job_response *job, uint
     return line;
 }
 
+json_t *muster_report_number_json(uint64_t generation)
+{
+    return json_sprintf("%" PRIu64, generation);
+}
+
 json_t *muster_report_generations_json(const struct muster_job_response *job)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < job->generation_count; i++) {
         const struct muster_generation_record *record = &job->generations[i];
         json_t *item =
-            json_pack("{s:I, s:I, s:I, s:I, s:s}", "number", (json_int_t)record->number, "size",
+            json_pack("{s:o, s:I, s:I, s:I, s:s}", "number",
+                      muster_report_number_json(record->number), "size",
                       (json_int_t)record->size, "hosts", (json_int_t)record->hosts, "formed_ms",
                       (json_int_t)record->formed_ms, "why", record->why);
         int64_t ms = lasted_ms(job, i);
@@ -136,10 +142,10 @@ json_t *muster_report_departures_json(const struct muster_job_response *job)
     for (uint32_t i = 0; i < job->departure_count; i++) {
         const struct muster_departure_record *record = &job->departures[i];
         (void)json_array_append_new(
-            list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s, s:I, s:s}", "member", record->member,
+            list, json_pack("{s:s, s:s, s:I, s:I, s:o, s:s, s:I, s:s}", "member", record->member,
                             "host", record->host, "pid", (json_int_t)record->pid, "rank",
                             record->rank == UINT32_MAX ? (json_int_t)-1 : (json_int_t)record->rank,
-                            "generation", (json_int_t)record->generation, "reason",
+                            "generation", muster_report_number_json(record->generation), "reason",
                             words[(unsigned)record->reason % 4], "at_ms", (json_int_t)record->at_ms,
                             "why", record->why));
     }
