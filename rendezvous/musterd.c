@@ -1,5 +1,6 @@
 /* musterd: the rendezvous service as a program. Starts store, service and HTTP, waits for a signal,
  * and stops them in reverse order. */
+#include "rendezvous/epoch_begin.h"
 #include "rendezvous/horovod/horovod.h"
 #include "rendezvous/http/access.h"
 #include "rendezvous/http/forward.h"
@@ -102,6 +103,7 @@ static muster_status start_service(const struct muster_musterd_options *options,
         TRY(find_url(options, listen_fd, musterd->url));
         config.url = musterd->url;
     }
+    TRY(muster_epoch_begin(musterd->store, !options->only_server, &config.epoch));
     return muster_service_create(&config, musterd->store, &musterd->service);
 }
 

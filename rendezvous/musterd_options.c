@@ -26,6 +26,7 @@ enum {
     KEY_CONNECTIONS,
     KEY_ADDRESS_CONNECTIONS,
     KEY_PORT_FILE,
+    KEY_ONLY_SERVER,
     KEY_TOKENS,
     KEY_INSECURE,
     KEY_CERTIFICATE,
@@ -69,6 +70,11 @@ static const struct argp_option rows[] = {
      "Serve only those who have a certificate of one of these authorities, a PEM file", 1},
     {"insecure", KEY_INSECURE, NULL, 0,
      "Start although other machines reach the address, and anybody there may do anything", 1},
+    {"only-server", KEY_ONLY_SERVER, NULL, 0,
+     "No other server serves the same workers before or after this one, as where `muster run' "
+     "starts it: it serves at once. Else, with a new store, it serves from the next second on, so "
+     "that numbers of generations never repeat",
+     1},
     {"log", KEY_LOG, "LEVEL", 0, "error, warn, info or debug [default: warn]", 1},
     {"log-format", KEY_LOG_FORMAT, "FORMAT", 0,
      "text, or json: one object a line, with its time [default: text]", 1},
@@ -177,6 +183,9 @@ static error_t set_option(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_CLIENT_AUTHORITY:
         options->client_authority = text;
+        return 0;
+    case KEY_ONLY_SERVER:
+        options->only_server = true;
         return 0;
     case KEY_INSECURE:
         options->insecure = true;

@@ -355,7 +355,9 @@ MUSTER_API void muster_leave(muster_session *session);
 MUSTER_API uint32_t muster_rank(const muster_session *session, muster_scope scope);
 MUSTER_API uint32_t muster_size(const muster_session *session, muster_scope scope);
 
-/* The number of the generation. It grows whenever the membership changes. */
+/* The number of the generation, below 2^63. It grows whenever the membership changes, also when the
+ * service was started anew or has lost its store. Logs and commands show its lower 32 bits, which
+ * count the job's generations from 1. */
 MUSTER_API uint64_t muster_generation(const muster_session *session);
 
 /* Process sets -------------------------------------------------------------------------------- */

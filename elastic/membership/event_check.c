@@ -1,12 +1,10 @@
 /* Which events are refused, with which status and text. Nothing here changes the state. */
 #include "elastic/membership/membership_parts.h"
+#include "worker/base/epoch.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* A joiner may know a higher number than a service that lost its store. The bound is far from
- * overflow. */
-#define GENERATION_MAX (UINT64_C(1) << 62)
 #define TIME_MAX_MS (INT64_MAX / 2) /* less than never */
 #define TIMING_MAX_MS (24U * 60 * 60 * 1000)
 
@@ -41,9 +39,23 @@ static muster_status check_info(const struct muster_member_info *info)
     for (uint32_t i = 0; i < info->address_count; i++) {
         TRY(check_text("address", info->addresses[i], sizeof info->addresses[i]));
     }
-    if (info->generation > GENERATION_MAX) {
-        return muster_error_set(MUSTER_INVALID, "generation %" PRIu64 " is over %" PRIu64,
-                                info->generation, GENERATION_MAX);
+    return MUSTER_OK;
+}
+
+/* A joiner may know a higher number than a service that lost its store, or whose clock is behind.
+ */
+static muster_status check_epoch(const struct muster_membership *m,
+                                 const struct muster_event *event)
+{
+    uint32_t epoch = event->epoch > m->epoch ? event->epoch : m->epoch;
+    uint64_t limit = muster_epoch_limit(epoch);
+    if (event->info.generation > limit) {
+        return muster_error_set(MUSTER_INVALID,
+                                "generation %" PRIu64 " is over %" PRIu64 ": its epoch %" PRIu32
+                                " is more than a day after this server's, "
+                                "%" PRIu32,
+                                event->info.generation, limit,
+                                muster_epoch_of(event->info.generation), epoch);
     }
     return MUSTER_OK;
 }
@@ -177,6 +189,7 @@ static muster_status check_rack(const struct muster_membership *m,
 static muster_status check_join(const struct muster_membership *m, const struct muster_event *event)
 {
     TRY(check_info(&event->info));
+    TRY(check_epoch(m, event));
     TRY(check_settings(&event->settings));
     const struct muster_member *member = muster_records_find(m, event->info.id);
     if (member != NULL && member->phase == MUSTER_MEMBER_GONE) {
@@ -217,11 +230,11 @@ static muster_status check_suspect(const struct muster_membership *m,
     if (suspect != NULL && suspect->generation == event->generation) {
         return suspect->phase == MUSTER_MEMBER_GONE
                    ? muster_error_set(MUSTER_REJOIN, "generation %" PRIu64 " is over: %s",
-                                      event->generation, suspect->why)
+                                      muster_epoch_shown(event->generation), suspect->why)
                    : MUSTER_OK;
     }
     return muster_error_set(MUSTER_INVALID, "suspect %s is not in generation %" PRIu64,
-                            event->suspect, event->generation);
+                            event->suspect, muster_epoch_shown(event->generation));
 }
 
 static muster_status check_report(const struct muster_membership *m,
@@ -241,7 +254,8 @@ static muster_status check_report(const struct muster_membership *m,
                                 "generation %" PRIu64
                                 " is not that of member %s, "
                                 "and the last one is %" PRIu64,
-                                event->generation, event->member, m->generation.number);
+                                muster_epoch_shown(event->generation), event->member,
+                                muster_epoch_shown(m->generation.number));
     }
     return check_suspect(m, event);
 }
@@ -290,6 +304,10 @@ muster_status muster_membership_check(const struct muster_membership *membership
     if (memchr(event->why, '\0', sizeof event->why) == NULL) {
         return muster_error_set(MUSTER_INVALID, "why is longer than %zu bytes",
                                 sizeof event->why - 1);
+    }
+    if (event->epoch > MUSTER_EPOCH_MAX) {
+        return muster_error_set(MUSTER_INVALID, "epoch %" PRIu32 " is over %d", event->epoch,
+                                MUSTER_EPOCH_MAX);
     }
     switch (event->kind) {
     case MUSTER_EVENT_JOIN:

@@ -1,5 +1,6 @@
 /* When a generation forms, of which members, and which rank each of them has. */
 #include "elastic/membership/membership_parts.h"
+#include "worker/base/epoch.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -201,8 +202,9 @@ void muster_forming_form(struct muster_membership *membership)
     uint64_t newest = newest_version(m->candidates, size);
     put_newest_first(m->candidates, size, newest);
 
+    m->highest = muster_epoch_next(m->highest, m->epoch);
     m->generation = (struct muster_generation_view){
-        .number = ++m->highest,
+        .number = m->highest,
         .size = size,
         .hosts = count_hosts(m, size),
         .state_version = newest,
@@ -217,7 +219,7 @@ void muster_forming_form(struct muster_membership *membership)
     m->newcomers_settled = false;
     m->why_open = false;
     muster_records_format(m->why, "generation %" PRIu64 " runs with %" PRIu32 " members",
-                          m->generation.number, size);
+                          muster_epoch_shown(m->generation.number), size);
     muster_records_add_generation(m);
     muster_forming_ask_leaves(m);
 }

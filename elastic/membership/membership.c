@@ -388,6 +388,7 @@ muster_status muster_membership_apply(struct muster_membership *membership,
         muster_actions_finish(&actions);
         return status;
     }
+    m->epoch = event->epoch > m->epoch ? event->epoch : m->epoch;
     advance(m, event->kind != MUSTER_EVENT_DEATH, &actions);
     if (pending != muster_membership_pending(m)) {
         add_action(&actions, MUSTER_ACTION_NOTIFY_WATCHES, "");

@@ -120,6 +120,7 @@ struct muster_event {
     char member[MUSTER_UUID_SIZE];
     char suspect[MUSTER_UUID_SIZE];
     uint64_t generation;
+    uint32_t epoch; /* JOIN, RESTART: of the store; numbers of generations are not below it */
     enum muster_leave_reason leave_reason;
     uint32_t target_size;
     char why[MUSTER_WHY_SIZE];

@@ -71,6 +71,7 @@ struct muster_membership {
     uint32_t survivors;                /* ARRIVED members that have been in a generation */
     uint64_t arrivals, seniorities;    /* counters */
 
+    uint32_t epoch;           /* the highest of an event */
     uint64_t highest;         /* the highest generation number that this job or a joiner knows */
     int64_t last_newcomer_ms; /* when the last newcomer joined */
     bool newcomers_settled;   /* RUNNING: the next generation is to include them */

@@ -20,6 +20,7 @@ static struct muster_snapshot_record job_record(const struct muster_membership *
         .arrivals = m->arrivals,
         .seniorities = m->seniorities,
         .highest = m->highest,
+        .epoch = m->epoch,
         .resizes = m->resizes,
         .last_newcomer_ms = m->last_newcomer_ms,
         .newcomers_settled = m->newcomers_settled,
@@ -171,6 +172,7 @@ static muster_status restore_job(struct muster_membership *m,
     m->arrivals = record->arrivals;
     m->seniorities = record->seniorities;
     m->highest = record->highest;
+    m->epoch = record->epoch;
     m->resizes = record->resizes;
     m->last_newcomer_ms = record->last_newcomer_ms;
     m->newcomers_settled = record->newcomers_settled;

@@ -39,6 +39,7 @@ struct muster_snapshot_record {
     enum muster_job_phase job_phase;
     bool begun, newcomers_settled, shrinking, finishing, deserted, why_open;
     uint64_t arrivals, seniorities, highest, resizes;
+    uint32_t epoch;
     int64_t last_newcomer_ms;
     uint64_t state_version;
     uint32_t state_source;

@@ -2,6 +2,7 @@
  * somebody edited them. */
 #include "elastic/membership/membership_parts.h"
 #include "elastic/membership/snapshot.h"
+#include "worker/base/epoch.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -49,11 +50,11 @@ muster_status muster_membership_check_restored(const struct muster_membership *m
         (none && m->phase == MUSTER_JOB_RUNNING)) {
         return muster_error_set(
             MUSTER_INVALID, "generation %" PRIu64 " with %" PRIu32 " members on %" PRIu32 " hosts",
-            generation.number, generation.size, generation.hosts);
+            muster_epoch_shown(generation.number), generation.size, generation.hosts);
     }
     if (!none && m->generation_records == 0) {
         return muster_error_set(MUSTER_INVALID, "generation %" PRIu64 " is not in the history",
-                                generation.number);
+                                muster_epoch_shown(generation.number));
     }
     if (!none && generation.state_source >= generation.size) {
         return muster_error_set(MUSTER_INVALID,

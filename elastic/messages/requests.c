@@ -123,6 +123,7 @@ static const struct muster_field event_fields[] = {
     TEXT_FIELD(muster_event, "member", member, ANY),
     TEXT_FIELD(muster_event, "suspect", suspect, ANY),
     FIELD(muster_event, "generation", UINT64, generation),
+    FIELD(muster_event, "epoch", UINT32, epoch),
     WORD_FIELD(muster_event, "leaveReason", leave_reason, leave_words),
     FIELD(muster_event, "targetSize", UINT32, target_size),
     TEXT_FIELD(muster_event, "why", why, ANY),

@@ -56,6 +56,7 @@ static const struct muster_field fields[] = {
     FIELD(muster_snapshot_record, "arrivals", UINT64, arrivals),
     FIELD(muster_snapshot_record, "seniorities", UINT64, seniorities),
     FIELD(muster_snapshot_record, "highest", UINT64, highest),
+    FIELD(muster_snapshot_record, "epoch", UINT32, epoch),
     FIELD(muster_snapshot_record, "resizes", UINT64, resizes),
     FIELD(muster_snapshot_record, "newcomerMs", INT64, last_newcomer_ms),
     FIELD(muster_snapshot_record, "stateVersion", UINT64, state_version),

@@ -2,6 +2,7 @@
 #include "rendezvous/routes/join_responses.h"
 #include "rendezvous/routes/routes.h"
 #include "rendezvous/service/job_events.h"
+#include "worker/base/epoch.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -295,9 +296,9 @@ static muster_status find_suspect(const struct muster_job *job,
 {
     struct muster_generation_view generation = muster_membership_generation(job->membership);
     if (request->generation != generation.number) {
-        return muster_error_set(MUSTER_REJOIN,
-                                "generation %" PRIu64 " is not the last, which is %" PRIu64,
-                                request->generation, generation.number);
+        return muster_error_set(
+            MUSTER_REJOIN, "generation %" PRIu64 " is not the last, which is %" PRIu64,
+            muster_epoch_shown(request->generation), muster_epoch_shown(generation.number));
     }
     if (request->suspect >= generation.size) {
         return muster_error_set(MUSTER_INVALID, "suspect: rank %u of %u", request->suspect,

@@ -2,6 +2,7 @@
  * all. */
 #include "rendezvous/routes/join_responses.h"
 #include "rendezvous/routes/routes.h"
+#include "worker/base/epoch.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static muster_status check_peers(const struct muster_job *job,
     if (request->generation != last || last == 0) {
         return muster_error_set(MUSTER_REJOIN,
                                 "generation %" PRIu64 " is not the last, which is %" PRIu64,
-                                request->generation, last);
+                                muster_epoch_shown(request->generation), muster_epoch_shown(last));
     }
     for (uint32_t i = 0; i < request->rank_count; i++) {
         if (request->ranks[i] >= size) {

@@ -2,6 +2,7 @@
 #include "rendezvous/routes/routes.h"
 #include "rendezvous/service/quotas.h"
 #include "rendezvous/service/transactions.h"
+#include "worker/base/epoch.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -23,7 +24,7 @@ static muster_status check_generation(const struct muster_job *job, uint64_t gen
     }
     return muster_error_set(MUSTER_REJOIN,
                             "generation %" PRIu64 " does not run: the last one is %" PRIu64,
-                            generation, number);
+                            muster_epoch_shown(generation), muster_epoch_shown(number));
 }
 
 /* Decodes the request and begins the transaction that nearly all methods need; end() ends both.

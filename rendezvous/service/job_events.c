@@ -4,6 +4,7 @@
 #include "elastic/membership/liveness.h"
 #include "rendezvous/service/journal.h"
 #include "worker/base/clock.h"
+#include "worker/base/epoch.h"
 #include "worker/base/log.h"
 
 #include <assert.h>
@@ -63,7 +64,7 @@ static void log_phase(const struct muster_job *job)
     static const char *const names[] = {"?", "forming", "running", "ended"};
     struct muster_generation_view generation = muster_membership_generation(job->membership);
     muster_log(MUSTER_LOG_INFO, "job=%s generation=%" PRIu64 " size=%u hosts=%u %s: %s", job->name,
-               generation.number, generation.size, generation.hosts,
+               muster_epoch_shown(generation.number), generation.size, generation.hosts,
                names[muster_membership_phase(job->membership)],
                muster_membership_why(job->membership));
 }
@@ -190,6 +191,7 @@ static muster_status restart_if_pending(struct muster_transaction *transaction)
     }
     if (muster_membership_phase(job->membership) != MUSTER_JOB_ENDED) {
         struct muster_event event = {.kind = MUSTER_EVENT_RESTART,
+                                     .epoch = transaction->service->config.epoch,
                                      .now_ms = muster_job_now_ms(job)};
         TRY(accept_one(transaction, &event));
     }
@@ -241,6 +243,7 @@ muster_status muster_job_accept(struct muster_transaction *transaction, struct m
     muster_job_detect_pause(transaction->job);
     TRY(restart_if_pending(transaction));
     event->now_ms = muster_job_now_ms(transaction->job);
+    event->epoch = transaction->service->config.epoch;
     TRY(accept_one(transaction, event));
     muster_job_accept_due(transaction);
     return MUSTER_OK;

@@ -26,6 +26,7 @@ struct muster_service_config {
     uint32_t server_lease_ms;  /* cut off from it for so long, it loses its jobs to others */
     uint32_t keep_ended_ms;    /* how long after its end a job is forgotten */
     bool without_threads;      /* the caller runs their steps: service/driven.h */
+    uint32_t epoch;            /* of generations (epoch.h); 0: they are only counted */
     struct muster_job_settings settings; /* of new jobs; the sizes are for Joins without sizes */
 };
 

@@ -33,6 +33,11 @@ uint32_t muster_row_checksum_job(const struct muster_store_job *job)
     return (uint32_t)add_number(sum, job->first_event);
 }
 
+uint32_t muster_row_checksum_epoch(uint32_t epoch)
+{
+    return (uint32_t)add_number(crc32_z(0, NULL, 0), epoch);
+}
+
 uint32_t muster_row_checksum_event(const char *job, uint64_t sequence, const char *text,
                                    size_t size_bytes)
 {

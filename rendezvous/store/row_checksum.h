@@ -6,6 +6,7 @@
 #include "rendezvous/store/store.h"
 
 uint32_t muster_row_checksum_job(const struct muster_store_job *job);
+uint32_t muster_row_checksum_epoch(uint32_t epoch);
 uint32_t muster_row_checksum_event(const char *job, uint64_t sequence, const char *text,
                                    size_t size_bytes);
 uint32_t muster_row_checksum_record(const char *job, uint64_t snapshot, uint64_t index,

@@ -115,6 +115,12 @@ struct muster_store_ops {
     /* Writes something that changes nothing: MUSTER_OK says that an event could be stored now. */
     muster_status (*probe)(struct muster_store *store);
 
+    /* Begins an epoch: the server's time, now_s, or one more than the last, if that is later. It is
+     * certain to survive a power loss. *ret_first: the store had none, so that nothing keeps
+     * another one that begins within this second from the same. Called once, before load. */
+    muster_status (*begin_epoch)(struct muster_store *store, uint32_t now_s, uint32_t *ret_epoch,
+                                 bool *ret_first);
+
     /* Reads everything. Called before the other functions. */
     muster_status (*load)(struct muster_store *store, const struct muster_store_reader *reader);
 

@@ -103,6 +103,15 @@ static muster_status probe(struct muster_store *store)
     return MUSTER_OK;
 }
 
+static muster_status begin_epoch(struct muster_store *store, uint32_t now_s, uint32_t *ret_epoch,
+                                 bool *ret_first)
+{
+    (void)store;
+    *ret_epoch = now_s;
+    *ret_first = true;
+    return MUSTER_OK;
+}
+
 static muster_status load(struct muster_store *store, const struct muster_store_reader *reader)
 {
     (void)store;
@@ -129,6 +138,7 @@ static const struct muster_store_ops memory_ops = {
     .syncs = false,
     .sync = sync_nothing,
     .probe = probe,
+    .begin_epoch = begin_epoch,
     .load = load,
     .close = close_store,
 };

@@ -9,14 +9,15 @@
 #include "rendezvous/store/store_sqlite_parts.h"
 
 #include "worker/base/cleanup.h"
+#include "worker/base/epoch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Writes the page that has the version: as much as SQLite needs for an event at least. */
-#define PROBE_TEXT "PRAGMA user_version = 3"
-_Static_assert(SCHEMA_VERSION == 3, "PROBE_TEXT has the number");
+#define PROBE_TEXT "PRAGMA user_version = 4"
+_Static_assert(SCHEMA_VERSION == 4, "PROBE_TEXT has the number");
 
 #define JOB_ID "(SELECT id FROM jobs WHERE name = ?1)"
 static const char *const statement_texts[STATEMENT_COUNT] = {
@@ -57,6 +58,8 @@ static const char *const statement_texts[STATEMENT_COUNT] = {
         "WHERE job = " JOB_ID " AND snapshot = ?4 AND number >= ?2 ORDER BY number LIMIT ?3",
     [REMOVE_JOB] = "DELETE FROM jobs WHERE name = ?1",
     [PROBE] = PROBE_TEXT,
+    [READ_EPOCH] = "SELECT epoch, checksum FROM server",
+    [WRITE_EPOCH] = "INSERT OR REPLACE INTO server (id, epoch, checksum) VALUES (1, ?1, ?2)",
     [LOAD_JOBS] =
         "SELECT id, name, token, link_token, checksum, snapshot, record_count, first_event FROM "
         "jobs "
@@ -330,6 +333,44 @@ static muster_status probe(struct muster_store *base)
     return run(store, PROBE);
 }
 
+/* *ret_epoch: 0 if there was none. */
+static muster_status read_epoch(struct sqlite_store *store, uint32_t *ret_epoch)
+{
+    sqlite3_stmt *row = store->statements[READ_EPOCH];
+    int result = sqlite3_step(row);
+    int64_t epoch = result == SQLITE_ROW ? sqlite3_column_int64(row, 0) : 0;
+    int64_t written = result == SQLITE_ROW ? sqlite3_column_int64(row, 1) : 0;
+    muster_status status = MUSTER_OK;
+    if (result != SQLITE_ROW && result != SQLITE_DONE) {
+        status = muster_sqlite_error(store, MUSTER_INVALID);
+    }
+    (void)sqlite3_reset(row);
+    if (result == SQLITE_ROW && (epoch < 0 || epoch >= MUSTER_EPOCH_MAX ||
+                                 written != muster_row_checksum_epoch((uint32_t)epoch))) {
+        status =
+            muster_error_set(MUSTER_INVALID, "store %s: its epoch, %lld, is not as it was written",
+                             store->path, (long long)epoch);
+    }
+    *ret_epoch = (uint32_t)epoch;
+    return status;
+}
+
+static muster_status begin_epoch(struct muster_store *base, uint32_t now_s, uint32_t *ret_epoch,
+                                 bool *ret_first)
+{
+    struct sqlite_store *store = sqlite_store_of(base);
+    uint32_t last = 0;
+    TRY(read_epoch(store, &last));
+    uint32_t epoch = now_s > last ? now_s : last + 1;
+    (void)bind_number(store, WRITE_EPOCH, 1, epoch);
+    (void)bind_number(store, WRITE_EPOCH, 2, muster_row_checksum_epoch(epoch));
+    TRY(run(store, WRITE_EPOCH));
+    TRY(base->ops->sync(base));
+    *ret_epoch = epoch;
+    *ret_first = last == 0;
+    return MUSTER_OK;
+}
+
 static void close_store(struct muster_store *base)
 {
     struct sqlite_store *store = sqlite_store_of(base);
@@ -356,6 +397,7 @@ const struct muster_store_ops muster_sqlite_ops = {
     .syncs = true,
     .sync = sync_log,
     .probe = probe,
+    .begin_epoch = begin_epoch,
     .load = muster_sqlite_load,
     .close = close_store,
 };

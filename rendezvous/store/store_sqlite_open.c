@@ -15,6 +15,8 @@ static const char schema[] =
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, token TEXT NOT NULL,"
     " link_token TEXT NOT NULL, snapshot INTEGER NOT NULL, record_count INTEGER NOT NULL,"
     " first_event INTEGER NOT NULL, checksum INTEGER NOT NULL);"
+    "CREATE TABLE server (id INTEGER PRIMARY KEY CHECK (id = 1), epoch INTEGER NOT NULL,"
+    " checksum INTEGER NOT NULL);"
     "CREATE TABLE records (job INTEGER NOT NULL, snapshot INTEGER NOT NULL, number INTEGER NOT "
     "NULL,"
     " record TEXT NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (job, snapshot, number))"

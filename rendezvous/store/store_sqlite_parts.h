@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION_ID = 0x6d757374, /* "must", in the file's header */
-    SCHEMA_VERSION = 3,
+    SCHEMA_VERSION = 4,
 };
 
 enum statement {
@@ -35,6 +35,8 @@ enum statement {
     READ_RECORDS,
     REMOVE_JOB,
     PROBE,
+    READ_EPOCH,
+    WRITE_EPOCH,
     LOAD_JOBS,
     LOAD_RECORDS,
     LOAD_EVENTS,

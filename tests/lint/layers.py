@@ -31,7 +31,7 @@ RULES = {
     "collectives/select/": CORE + " worker/base/statistics.h collectives/call/ collectives/schedule/ collectives/algorithms/algorithm.h"
                            " collectives/simulate/simulate.h",
     "collectives/draw/": CORE + " collectives/call/ collectives/schedule/ collectives/check/",
-    "elastic/membership/": CORE + " worker/base/random.h",
+    "elastic/membership/": CORE + " worker/base/epoch.h worker/base/random.h",
     "elastic/messages/": CORE + " elastic/membership/membership.h elastic/membership/snapshot.h",
     "elastic/horovod/": CORE,
     "rendezvous/store/": "worker/muster.h worker/base/",
@@ -61,7 +61,7 @@ RULES = {
                             " worker/executor/progress_engine.h worker/context/context.h collectives/",
     "worker/session/": FLOOR + " worker/device/devices.h worker/fabric/fabric.h worker/context/context.h"
                        " worker/communicator/ elastic/messages/messages.h collectives/",
-    "worker/cli/": CORE + " worker/base/clock.h worker/base/option_parse.h elastic/messages/messages.h worker/session/rendezvous_client.h"
+    "worker/cli/": CORE + " worker/base/clock.h worker/base/epoch.h worker/base/option_parse.h elastic/messages/messages.h worker/session/rendezvous_client.h"
                    " worker/session/stored_figures.h",
     "worker/cli/run/": CLI + " elastic/ worker/session/rendezvous_client.h",
     "worker/cli/job/": CLI + " elastic/messages/messages.h worker/session/rendezvous_client.h"

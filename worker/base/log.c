@@ -1,5 +1,6 @@
 /* The log: one line on standard error, written as a whole. */
 #include "worker/base/log.h"
+#include "worker/base/epoch.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -81,7 +82,8 @@ void muster_log(enum muster_log_level level, const char *format, ...)
     uint64_t generation = atomic_load(&identity_generation);
     if (generation != 0) {
         used += snprintf(line + used, sizeof line - (size_t)used, "rank=%u generation=%llu ",
-                         atomic_load(&identity_rank), (unsigned long long)generation);
+                         atomic_load(&identity_rank),
+                         (unsigned long long)muster_epoch_shown(generation));
     }
     va_list arguments;
     va_start(arguments, format);

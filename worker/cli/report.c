@@ -1,6 +1,7 @@
 /* The history of a job: its generations, departures and members, and the figures of its links. */
 #include "worker/cli/report.h"
 
+#include "worker/base/epoch.h"
 #include "worker/cli/print.h"
 
 #include <inttypes.h>
@@ -58,9 +59,15 @@ const char *muster_report_generation(const struct muster_job_response *job, uint
     if (record->revoked_ms == 0) {
         why = job->phase == MUSTER_JOB_ENDED ? job->why : "";
     }
-    (void)snprintf(line, size, "%10" PRIu64 " %8u %6u %11s %11s  %s", record->number, record->size,
-                   record->hosts, lasted, next, why);
+    (void)snprintf(line, size, "%10" PRIu64 " %8u %6u %11s %11s  %s",
+                   muster_epoch_shown(record->number), record->size, record->hosts, lasted, next,
+                   why);
     return line;
+}
+
+json_t *muster_report_number_json(uint64_t generation)
+{
+    return json_sprintf("%" PRIu64, generation);
 }
 
 json_t *muster_report_generations_json(const struct muster_job_response *job)
@@ -69,7 +76,8 @@ json_t *muster_report_generations_json(const struct muster_job_response *job)
     for (uint32_t i = 0; i < job->generation_count; i++) {
         const struct muster_generation_record *record = &job->generations[i];
         json_t *item =
-            json_pack("{s:I, s:I, s:I, s:I, s:s}", "number", (json_int_t)record->number, "size",
+            json_pack("{s:o, s:I, s:I, s:I, s:s}", "number",
+                      muster_report_number_json(record->number), "size",
                       (json_int_t)record->size, "hosts", (json_int_t)record->hosts, "formed_ms",
                       (json_int_t)record->formed_ms, "why", record->why);
         int64_t ms = lasted_ms(job, i);
@@ -123,7 +131,7 @@ const char *muster_report_departure(const struct muster_departure_record *record
     const char *why = strip_repeated_subject(record, who);
     (void)snprintf(line, size, "%s %s after %.2f s, in generation %" PRIu64 "%s%s", who,
                    departure_word(record->reason), muster_cli_seconds(record->at_ms),
-                   record->generation, why[0] != '\0' ? ": " : "", why);
+                   muster_epoch_shown(record->generation), why[0] != '\0' ? ": " : "", why);
     return line;
 }
 
@@ -134,10 +142,10 @@ json_t *muster_report_departures_json(const struct muster_job_response *job)
     for (uint32_t i = 0; i < job->departure_count; i++) {
         const struct muster_departure_record *record = &job->departures[i];
         (void)json_array_append_new(
-            list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s, s:I, s:s}", "member", record->member,
+            list, json_pack("{s:s, s:s, s:I, s:I, s:o, s:s, s:I, s:s}", "member", record->member,
                             "host", record->host, "pid", (json_int_t)record->pid, "rank",
                             record->rank == UINT32_MAX ? (json_int_t)-1 : (json_int_t)record->rank,
-                            "generation", (json_int_t)record->generation, "reason",
+                            "generation", muster_report_number_json(record->generation), "reason",
                             words[(unsigned)record->reason % 4], "at_ms", (json_int_t)record->at_ms,
                             "why", record->why));
     }

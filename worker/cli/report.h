@@ -20,6 +20,10 @@ const char *muster_report_departure(const struct muster_departure_record *record
 const char *muster_report_phase(enum muster_job_phase phase);
 const char *muster_report_member_phase(enum muster_member_phase phase);
 
+/* The whole number of a generation, as a string: it is beyond 2^53, which is as far as many readers
+ * of JSON count. NULL: out of memory. */
+json_t *muster_report_number_json(uint64_t generation);
+
 /* NULL: out of memory. */
 json_t *muster_report_generations_json(const struct muster_job_response *job);
 json_t *muster_report_departures_json(const struct muster_job_response *job);

@@ -9,6 +9,7 @@
 #include "collectives/select/tuning.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
+#include "worker/base/epoch.h"
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
 #include "worker/context/buffer_counts.h"
@@ -244,7 +245,7 @@ static muster_status miss_turn(const struct muster_context *context,
                             "%s (context %s, generation %llu): the deadline passed while another "
                             "call of this member was under way",
                             muster_collective_name(request->collective), context->name,
-                            (unsigned long long)context->generation);
+                            (unsigned long long)muster_epoch_shown(context->generation));
 }
 
 /* Not inlined: other calls do not need its stack. */

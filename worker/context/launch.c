@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "worker/base/epoch.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/local_work.h"
 #include "worker/trace/timeline.h"
@@ -90,7 +91,7 @@ static muster_status fail(struct muster_context *context, const struct muster_la
     (void)muster_error_prefix(status, "%s #%llu (context %s, generation %llu)",
                               muster_collective_name(launch->shape.collective),
                               (unsigned long long)launch->sequence, context->name,
-                              (unsigned long long)context->generation);
+                              (unsigned long long)muster_epoch_shown(context->generation));
     if (status == MUSTER_INVALID) {
         return status; /* the operation failed on all ranks alike */
     }

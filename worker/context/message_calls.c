@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "worker/base/clock.h"
+#include "worker/base/epoch.h"
 #include "worker/base/thread.h"
 #include "worker/context/message_staging.h"
 #include "worker/context/point_to_point_parts.h"
@@ -97,7 +98,7 @@ static muster_status prefix(const struct muster_message_call *what,
     return muster_error_prefix(
         status, "%s of %s%zu %s %s rank %s, tag %s (context %s, generation %llu)", name_of(what),
         sends ? "" : "at most ", what->count, muster_type_name(what->type), sends ? "to" : "from",
-        peer, tag, context->name, (unsigned long long)context->generation);
+        peer, tag, context->name, (unsigned long long)muster_epoch_shown(context->generation));
 }
 
 /* As for collectives: which rank is suspected, and whether the fault is this process's own. The
@@ -214,5 +215,5 @@ muster_status muster_context_probe(struct muster_context *context,
                ? MUSTER_OK
                : muster_error_prefix(judge(context, status, ret_suspect),
                                      "%s (context %s, generation %llu)", name, context->name,
-                                     (unsigned long long)context->generation);
+                                     (unsigned long long)muster_epoch_shown(context->generation));
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "worker/base/clock.h"
+#include "worker/base/epoch.h"
 #include "worker/base/thread.h"
 #include "worker/context/buffer_counts.h"
 #include "worker/context/message_staging.h"
@@ -74,7 +75,7 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
     (void)muster_error_prefix(status, "%s #%llu in flight (context %s, generation %llu)",
                               muster_collective_name(launch->shape.collective),
                               (unsigned long long)launch->sequence, context->name,
-                              (unsigned long long)context->generation);
+                              (unsigned long long)muster_epoch_shown(context->generation));
     if (status == MUSTER_INVALID) {
         return status; /* the call failed on all ranks alike */
     }

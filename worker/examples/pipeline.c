@@ -152,7 +152,7 @@ static muster_status work(muster_session *session, void *user)
     struct pipeline *pipeline = user;
     unsigned rank = muster_rank(session, MUSTER_GLOBAL);
     unsigned size = muster_size(session, MUSTER_GLOBAL);
-    int has_died = muster_generation(session) > 1;
+    int has_died = (uint32_t)muster_generation(session) > 1; /* it counts from 1 */
     if (rank == 0) {
         printf("%u stages go on from step %lld\n", size, (long long)pipeline->state.step);
     }

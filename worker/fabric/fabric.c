@@ -4,6 +4,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/cores.h"
+#include "worker/base/epoch.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
 #include "worker/fabric/link_presence.h"
@@ -209,9 +210,9 @@ static muster_status check_begin(const struct muster_fabric *fabric, uint64_t ge
                                  uint32_t count)
 {
     if (generation <= fabric->generation) {
-        return muster_error_set(MUSTER_INVALID,
-                                "generation %" PRIu64 " cannot follow generation %" PRIu64,
-                                generation, fabric->generation);
+        return muster_error_set(
+            MUSTER_INVALID, "generation %" PRIu64 " cannot follow generation %" PRIu64,
+            muster_epoch_shown(generation), muster_epoch_shown(fabric->generation));
     }
     if (count == 0 || count > MEMBERS_MAX) {
         return muster_error_set(MUSTER_INVALID, "%u members: 1 to %d can be linked", count,
@@ -222,7 +223,7 @@ static muster_status check_begin(const struct muster_fabric *fabric, uint64_t ge
         if (link != NULL && (link->receives.count > 0 || link->sends > 0)) {
             return muster_error_set(
                 MUSTER_INVALID, "transfers with rank %u of generation %" PRIu64 " are still posted",
-                i, fabric->generation);
+                i, muster_epoch_shown(fabric->generation));
         }
     }
     return MUSTER_OK;

@@ -1,5 +1,6 @@
 /* What transports call: the states of a link, and the completion of transfers. */
 #include "worker/fabric/link.h"
+#include "worker/base/epoch.h"
 #include "worker/fabric/address/address.h"
 #include "worker/fabric/link_trace.h"
 
@@ -184,7 +185,7 @@ static muster_status check_told_rank(const struct muster_link *link)
                : muster_error_set(MUSTER_INVALID,
                                   "it says that it is rank %u in generation %" PRIu64
                                   ", where this member, rank %u, has it as rank %u",
-                                  link->told_rank, link->told_generation,
+                                  link->told_rank, muster_epoch_shown(link->told_generation),
                                   muster_fabric_own_rank(link->fabric), link->rank);
 }
 

@@ -1,6 +1,7 @@
 /* What users do with transfers: post, withdraw and abort. */
 #include "worker/fabric/fabric.h"
 
+#include "worker/base/epoch.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
 #include "worker/trace/timeline.h"
@@ -14,7 +15,7 @@ static muster_status check_transfer(const struct muster_fabric *fabric,
 {
     if (transfer->key.generation > fabric->generation) {
         return muster_error_set(MUSTER_INVALID, "generation %" PRIu64 " has not begun",
-                                transfer->key.generation);
+                                muster_epoch_shown(transfer->key.generation));
     }
     if (transfer->key.generation <= fabric->revoked ||
         transfer->key.generation < fabric->generation) {
@@ -22,7 +23,7 @@ static muster_status check_transfer(const struct muster_fabric *fabric,
     }
     if (transfer->peer >= fabric->link_count || fabric->links[transfer->peer] == NULL) {
         return muster_error_set(MUSTER_INVALID, "rank %u: no other member of generation %" PRIu64,
-                                transfer->peer, fabric->generation);
+                                transfer->peer, muster_epoch_shown(fabric->generation));
     }
     if (transfer->element_size_bytes == 0 ||
         transfer->element_size_bytes > MUSTER_ELEMENT_MAX_BYTES ||

@@ -4,6 +4,7 @@
  * or the leader has finished and one of them becomes the leader.
  */
 #include "worker/base/clock.h"
+#include "worker/base/epoch.h"
 #include "worker/base/fork_guard.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/leader_wait.h"
@@ -220,10 +221,12 @@ muster_status muster_fabric_over(const struct muster_fabric *fabric, uint64_t ge
 {
     if (generation <= fabric->revoked) {
         return muster_error_set(MUSTER_REJOIN, "generation %llu is over: %s",
-                                (unsigned long long)generation, fabric->revoked_reason);
+                                (unsigned long long)muster_epoch_shown(generation),
+                                fabric->revoked_reason);
     }
     return muster_error_set(MUSTER_REJOIN, "generation %llu is over: generation %llu has begun",
-                            (unsigned long long)generation, (unsigned long long)fabric->generation);
+                            (unsigned long long)muster_epoch_shown(generation),
+                            (unsigned long long)muster_epoch_shown(fabric->generation));
 }
 
 static void wait_for_leader(struct muster_fabric *fabric, struct muster_waiter *waiter,

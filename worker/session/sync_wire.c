@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "worker/base/bytes.h"
+#include "worker/base/epoch.h"
 
 enum {
     AT_NAME = 0,
@@ -83,7 +84,7 @@ muster_status muster_state_header_decode(const unsigned char *bytes, size_t size
     if (header.version > INT64_MAX || header.committed_generation > INT64_MAX) {
         return muster_error_set(MUSTER_FATAL,
                                 "state of version %" PRIu64 ", committed in generation %" PRIu64,
-                                header.version, header.committed_generation);
+                                header.version, muster_epoch_shown(header.committed_generation));
     }
     *ret_header = header;
     return MUSTER_OK;

@@ -1,6 +1,7 @@
 /* The ring of events, and the thread that writes them to the file. */
 #include "worker/trace/timeline.h"
 
+#include "worker/base/epoch.h"
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
 #include "worker/trace/timeline_file.h"
@@ -86,7 +87,7 @@ static bool write_generation(struct muster_timeline *timeline, const struct reco
         .name = "generation begins",
         .at_ns = record->end_ns,
         .names = {"generation", "rank", "size"},
-        .numbers = {record->generation, record->rank, record->size}};
+        .numbers = {muster_epoch_shown(record->generation), record->rank, record->size}};
     if (file->path == NULL &&
         !muster_timeline_file_open(file, timeline->prefix, record->generation, record->rank)) {
         return false;

@@ -2,6 +2,7 @@
  */
 #include "worker/trace/timeline_file.h"
 
+#include "worker/base/epoch.h"
 #include "worker/base/fork_guard.h"
 #include "worker/base/log.h"
 
@@ -122,8 +123,8 @@ bool muster_timeline_file_open(struct muster_timeline_file *file, const char *pr
     file->rank = rank;
     /* With room for the event that fills the buffer, and for the end of the list. */
     file->buffer = malloc(MUSTER_TIMELINE_BUFFER_BYTES + PAGE_BYTES + sizeof list_end);
-    if (file->buffer == NULL ||
-        asprintf(&file->path, "%s.%" PRIu64 ".%" PRIu32 ".json", prefix, generation, rank) < 0) {
+    if (file->buffer == NULL || asprintf(&file->path, "%s.%" PRIu64 ".%" PRIu32 ".json", prefix,
+                                         muster_epoch_shown(generation), rank) < 0) {
         file->path = NULL;
         muster_log(MUSTER_LOG_WARN, "timeline %s: out of memory; nothing is recorded", prefix);
         return false;

@@ -4,6 +4,7 @@
  *
  * Keys, after the prefix of the store; numbers are 16 hex digits:
  *   job/JOB                          its head: JSON
+ *   epoch                            a number, which each start of a server raises
  *   owner/JOB                        the server that owns it, with that server's lease
  *   data/JOB/event/SEQUENCE          events from this one on
  *   data/JOB/snapshot/NUMBER/INDEX   records of a snapshot from this one on

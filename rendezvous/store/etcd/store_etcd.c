@@ -344,6 +344,7 @@ static const struct muster_store_ops etcd_ops = {
     .syncs = true,
     .sync = sync_changes,
     .probe = probe,
+    .begin_epoch = muster_etcd_begin_epoch,
     .load = load,
     .close = close_store,
 };

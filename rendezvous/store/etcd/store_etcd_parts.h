@@ -73,6 +73,8 @@ muster_status muster_etcd_claim(struct muster_store *base, const char *name, boo
 muster_status muster_etcd_read_rows(struct muster_store *base, const struct muster_store_job *job,
                                     struct muster_store_range range,
                                     const struct muster_store_reader *reader, size_t *ret_count);
+muster_status muster_etcd_begin_epoch(struct muster_store *base, uint32_t now_s,
+                                      uint32_t *ret_epoch, bool *ret_first);
 /* Reads the snapshot, the events and the values of a job. */
 MUSTER_CHECKED muster_status muster_etcd_read_job(struct etcd_store *store,
                                                   const struct muster_store_job *job,

@@ -118,6 +118,12 @@ static muster_status probe(struct muster_store *store)
                           : under(store)->ops->probe(under(store));
 }
 
+static muster_status begin_epoch(struct muster_store *store, uint32_t now_s, uint32_t *ret_epoch,
+                                 bool *ret_first)
+{
+    return under(store)->ops->begin_epoch(under(store), now_s, ret_epoch, ret_first);
+}
+
 static muster_status load(struct muster_store *store, const struct muster_store_reader *reader)
 {
     return under(store)->ops->load(under(store), reader);
@@ -142,6 +148,7 @@ static const struct muster_store_ops full_ops = {
     .syncs = true,
     .sync = sync_under,
     .probe = probe,
+    .begin_epoch = begin_epoch,
     .load = load,
     .close = close_store,
 };

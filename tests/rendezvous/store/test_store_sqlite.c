@@ -284,6 +284,33 @@ static void a_snapshot_takes_the_place_of_events(void **state)
     muster_store_close(store);
 }
 
+static uint32_t begin_epoch(uint32_t now_s, bool expected_first)
+{
+    uint32_t epoch = 0;
+    bool first = !expected_first;
+    struct muster_store *store = open_store();
+    assert_int_equal(store->ops->begin_epoch(store, now_s, &epoch, &first), MUSTER_OK);
+    assert_int_equal(first, expected_first);
+    muster_store_close(store);
+    return epoch;
+}
+
+static void each_start_has_a_higher_epoch(void **state)
+{
+    (void)state;
+    uint32_t epoch = 0;
+    bool first = false;
+    assert_int_equal(begin_epoch(1000, true), 1000);
+    assert_int_equal(begin_epoch(2000, false), 2000);
+    assert_int_equal(begin_epoch(2000, false), 2001);
+    assert_int_equal(begin_epoch(500, false), 2002); /* the clock was set back */
+    execute("UPDATE server SET epoch = 7");
+    struct muster_store *store = open_store();
+    assert_int_equal(store->ops->begin_epoch(store, 9000, &epoch, &first), MUSTER_INVALID);
+    assert_non_null(strstr(muster_last_error(), "its epoch, 7, is not as it was written"));
+    muster_store_close(store);
+}
+
 struct contents {
     uint64_t count;
     bool whole;
@@ -394,6 +421,7 @@ int main(void)
         TEST(two_cannot_use_one_file),
         TEST(a_file_that_was_removed_or_replaced_is_not_written),
         TEST(what_was_stored_is_read_back),
+        TEST(each_start_has_a_higher_epoch),
         TEST(a_snapshot_takes_the_place_of_events),
         TEST(a_full_disk_is_reported_and_harms_nothing),
     };

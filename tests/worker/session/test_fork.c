@@ -70,7 +70,7 @@ static void fork_in_the_middle(struct crew_member *member)
         MEMBER_OK(member, muster_barrier(member->session, MUSTER_GLOBAL, NULL));
         MEMBER_OK(member, muster_barrier(member->session, MUSTER_LOCAL, NULL));
     }
-    MEMBER_CHECK(member, muster_generation(member->session) == 1);
+    MEMBER_CHECK(member, (uint32_t)muster_generation(member->session) == 1);
 }
 
 static void a_child_is_refused_and_its_end_does_not_end_its_parents_membership(void **state)

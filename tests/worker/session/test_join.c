@@ -171,7 +171,7 @@ static void open_repeatedly(struct crew_member *member)
         member->session = NULL;
         MEMBER_OK(member, muster_open(&member->options, &member->session));
     }
-    MEMBER_CHECK(member, muster_generation(member->session) == 4);
+    MEMBER_CHECK(member, (uint32_t)muster_generation(member->session) == 4);
 }
 
 static void a_job_that_ended_can_start_again(void **state)

@@ -163,7 +163,7 @@ static void do_everything(struct crew_member *member)
         check_broadcast(member, (muster_scope)scope);
         check_options_and_buffers(member, (muster_scope)scope);
     }
-    MEMBER_CHECK(member, muster_generation(member->session) == 1);
+    MEMBER_CHECK(member, (uint32_t)muster_generation(member->session) == 1);
 }
 
 static void all_collectives_work_in_all_scopes(void **state)

@@ -1,5 +1,6 @@
 /* `muster job`: lists, shows, resizes and ends the jobs of a rendezvous server. */
 #include "worker/base/cleanup.h"
+#include "worker/base/epoch.h"
 #include "worker/base/option_parse.h"
 #include "worker/cli/cli.h"
 #include "worker/cli/print.h"
@@ -113,9 +114,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 static json_t *summary_json(const struct muster_job_summary *job)
 {
-    return json_pack("{s:s, s:s, s:I, s:I, s:I}", "job", job->name, "phase",
-                     muster_report_phase(job->phase), "generation", (json_int_t)job->generation,
-                     "size", (json_int_t)job->size, "members", (json_int_t)job->members);
+    return json_pack("{s:s, s:s, s:o, s:I, s:I}", "job", job->name, "phase",
+                     muster_report_phase(job->phase), "generation",
+                     muster_report_number_json(job->generation), "size", (json_int_t)job->size, "members", (json_int_t)job->members);
 }
 
 static muster_status print_jobs(const struct muster_jobs_response *jobs, bool json)
@@ -130,7 +131,8 @@ static muster_status print_jobs(const struct muster_jobs_response *jobs, bool js
             TRY(muster_cli_print_json(summary_json(job), MUSTER_CLI_ALL_DIGITS));
         } else {
             (void)printf("%-32s %-8s %10" PRIu64 " %8u %8u\n", job->name,
-                         muster_report_phase(job->phase), job->generation, job->size, job->members);
+                         muster_report_phase(job->phase), muster_epoch_shown(job->generation),
+                         job->size, job->members);
         }
     }
     return MUSTER_OK;
@@ -148,8 +150,8 @@ static muster_status list(struct muster_client *client, const struct job_options
 static json_t *job_json(const struct muster_job_response *job, const struct muster_figures *figures)
 {
     return json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o*}", "job", job->name, "phase",
-        muster_report_phase(job->phase), "why", job->why, "generation", (json_int_t)job->generation,
+        "{s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o*}", "job", job->name, "phase",
+        muster_report_phase(job->phase), "why", job->why, "generation", muster_report_number_json(job->generation),
         "min_size", (json_int_t)job->min_size, "max_size", (json_int_t)job->max_size, "target_size",
         (json_int_t)job->target_size, "pending", (int)job->pending, "members",
         muster_report_members_json(job), "generations", muster_report_generations_json(job),

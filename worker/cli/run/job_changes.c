@@ -1,6 +1,7 @@
 /* What has changed in the job since the last poll: members are matched with workers, changes are
  * reported, and the decisions of the launch policy are carried out. */
 #include "worker/base/clock.h"
+#include "worker/base/epoch.h"
 #include "worker/cli/print.h"
 #include "worker/cli/run/run_parts.h"
 #include "worker/cli/service.h"
@@ -136,9 +137,9 @@ static void print_generation(struct muster_supervisor *supervisor)
     }
     const struct muster_generation_record *record = &job->generations[job->generation_count - 1];
     supervisor->generation = job->generation;
-    MUSTER_PRINT(supervisor, "generation %" PRIu64 ": %u worker%s on %u host%s", record->number,
-                 record->size, muster_cli_plural(record->size), record->hosts,
-                 muster_cli_plural(record->hosts));
+    MUSTER_PRINT(supervisor, "generation %" PRIu64 ": %u worker%s on %u host%s",
+                 muster_epoch_shown(record->number), record->size, muster_cli_plural(record->size),
+                 record->hosts, muster_cli_plural(record->hosts));
 }
 
 /* A server that does not answer is reported once, after UNREACHABLE_MS. The end of the job's own

@@ -94,7 +94,9 @@ muster_status muster_server_start(struct muster_guard *guard, const char *folder
     char listen[] = "--listen=127.0.0.1:0";
     char port_option[] = "--port-file";
     char store_option[] = "--store";
-    char *const argv[] = {program, listen, port_option, port_file, store_option, store_path, NULL};
+    char only_server[] = "--only-server";
+    char *const argv[] = {program,      listen,     port_option, port_file,
+                          store_option, store_path, only_server, NULL};
     const struct muster_command command = {
         .argv = argv, .environment = environ, .signals = signals, .quiet = true};
     struct muster_server server = {0};

@@ -72,7 +72,7 @@ static void report(struct run *run)
     double samples = (double)((step - run->reported_step) * trainer->options->batch);
     printf("step %5llu of %llu  loss %.4f  size %u  generation %llu  %6.0f samples/s\n",
            (unsigned long long)step, (unsigned long long)trainer->options->steps,
-           trainer->progress.loss, run->size, (unsigned long long)generation(run),
+           trainer->progress.loss, run->size, (unsigned long long)(uint32_t)generation(run),
            samples / seconds_since(&run->reported_at));
     mark(run);
 }
