@@ -91,6 +91,7 @@ enum muster_rpc_method {
     MUSTER_RPC_COMPARE_AND_SWAP,
     MUSTER_RPC_DELETE,
     MUSTER_RPC_COUNT_KEYS,
+    MUSTER_RPC_WATCH_STREAM,
     MUSTER_RPC_METHOD_COUNT,
 };
 /* The last part of the path: "Join". */
@@ -289,6 +290,7 @@ struct muster_rpc_error {
 MUSTER_MESSAGE(join_request, muster_join_request);
 MUSTER_MESSAGE(join_response, muster_join_response);
 MUSTER_MESSAGE(watch_request, muster_watch_request);
+MUSTER_MESSAGE(stream_request, muster_watch_request); /* of WatchStream: member may be empty */
 MUSTER_MESSAGE(watch_response, muster_watch_response);
 MUSTER_MESSAGE(leave_request, muster_leave_request);
 MUSTER_MESSAGE(report_request, muster_report_request);

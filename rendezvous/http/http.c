@@ -20,13 +20,6 @@ enum {
 
 /* Responses ----------------------------------------------------------------------------------- */
 
-/* The values of Horovod's workers are raw bytes; all other bodies are JSON. */
-static const char *content_type(const struct muster_http_request *request, unsigned http)
-{
-    bool raw = request->horovod_path != NULL && (http == MHD_HTTP_OK || http == MHD_HTTP_NOT_FOUND);
-    return raw ? "application/octet-stream" : "application/json";
-}
-
 static void free_parts(void *user)
 {
     struct muster_rpc_response *parts = user;
@@ -84,7 +77,11 @@ static enum MHD_Result send_response(const struct muster_http_request *request, 
         http = MHD_HTTP_INTERNAL_SERVER_ERROR;
     }
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
-                                  content_type(request, http));
+                                  muster_http_content_type(request, http));
+    if (request->response_packed) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Accept-Encoding");
+    }
     if (closes) {
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     }
@@ -93,7 +90,12 @@ static enum MHD_Result send_response(const struct muster_http_request *request, 
                                       request->horovod_path != NULL ? "GET, PUT, DELETE" : "POST");
     }
     if (http == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
-        (void)MHD_add_response_header(response, "Accept-Post", "application/json");
+        (void)MHD_add_response_header(response, "Accept-Post",
+                                      "application/json, application/proto, "
+                                      "application/connect+json, application/connect+proto");
+    }
+    if (http == MHD_HTTP_NOT_IMPLEMENTED) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, identity");
     }
     enum MHD_Result result = MHD_queue_response(request->connection, http, response);
     MHD_destroy_response(response);
@@ -104,33 +106,73 @@ static enum MHD_Result send_refusal(const struct muster_http_request *request)
 {
     struct muster_http_refusal refusal = request->refusal;
     muster_status_count_refusal(request->http->service, refusal.code);
-    return send_response(request, refusal.http,
-                         muster_rpc_response_error(refusal.code, "%s", refusal.what),
-                         refusal.at_once);
+    struct muster_rpc_response response =
+        muster_rpc_response_error(refusal.code, "%s", refusal.what);
+    if (request->coding.streams && !refusal.at_once) {
+        muster_http_encode_end(&response);
+        refusal.http = MHD_HTTP_OK;
+    }
+    return send_response(request, refusal.http, response, refusal.at_once);
 }
 
 /* Resumes the connection once there is a response and no other thread has the request. */
 static void resume_if_done_locked(struct muster_http_request *request)
 {
-    if (request->stage == MUSTER_HTTP_ANSWERED && request->suspended && !request->queued_or_run) {
-        request->suspended = false;
+    if (request->stage != MUSTER_HTTP_ANSWERED || request->queued_or_run) {
+        return;
+    }
+    if (request->suspended || request->watched) {
         muster_connections_unwatch(request->http->connections, request->socket);
+    }
+    request->watched = false;
+    if (request->suspended) {
+        request->suspended = false;
         MHD_resume_connection(request->connection);
     }
 }
 
-/* The service's respond function: from any thread, once for each request. */
-static void respond_held(struct muster_held_request *held, struct muster_rpc_response response)
+static void answer(struct muster_http_request *request)
 {
-    struct muster_http_request *request = (struct muster_http_request *)held;
     AUTO_LOCK(&request->mutex);
-    request->response = response;
+    request->being_encoded = false;
     request->stage = MUSTER_HTTP_ANSWERED;
     resume_if_done_locked(request);
 }
 
+/* In a thread of the queues. */
+static void run_encoding(struct muster_queued *queued)
+{
+    struct muster_http_request *request =
+        (struct muster_http_request *)((char *)queued -
+                                       offsetof(struct muster_http_request, encoding));
+    muster_http_encode(request);
+    answer(request);
+}
+
+/* The service's respond function: from any thread, once for each call. What takes time is left to
+ * the queue of the job: this thread may be one that others wait for. */
+static void respond_held(struct muster_held_request *held, struct muster_rpc_response response)
+{
+    struct muster_http_request *request = (struct muster_http_request *)held;
+    muster_mutex_lock(&request->mutex);
+    request->response = response;
+    request->being_encoded = muster_http_needs_encoding(request);
+    bool being_encoded = request->being_encoded;
+    muster_mutex_unlock(&request->mutex);
+    if (!being_encoded) {
+        answer(request);
+        return;
+    }
+    request->encoding.run = run_encoding;
+    muster_queues_add(request->http->queues, request->body != NULL ? request->body : "",
+                      request->size_bytes, &request->encoding);
+}
+
 static enum MHD_Result send_held(struct muster_http_request *request)
 {
+    if (request->coding.streams) {
+        return muster_http_send_stream(request);
+    }
     struct muster_rpc_response response = request->response;
     request->response.body = NULL;
     request->response.rest = NULL;
@@ -138,6 +180,13 @@ static enum MHD_Result send_held(struct muster_http_request *request)
 }
 
 /* Requests ------------------------------------------------------------------------------------ */
+
+static uint32_t patience_ms(const struct muster_http_request *request)
+{
+    return request->patience_ns == MUSTER_NEVER
+               ? UINT32_MAX
+               : (uint32_t)muster_clock_left_ms(request->patience_ns);
+}
 
 static bool call_service(struct muster_http_request *request,
                          struct muster_rpc_response *ret_response)
@@ -150,7 +199,8 @@ static bool call_service(struct muster_http_request *request,
         .token = request->token,
         .body = request->body != NULL ? request->body : "",
         .size_bytes = request->size_bytes,
-        .timeout_ms = request->timeout_ms,
+        .timeout_ms = patience_ms(request),
+        .cursor = request->cursor,
     };
     return muster_rpc_handle(request->http->service, &rpc, &request->held, ret_response);
 }
@@ -167,23 +217,33 @@ static void run_queued(struct muster_queued *queued)
     }
     AUTO_LOCK(&request->mutex);
     request->queued_or_run = false;
-    if (request->stage != MUSTER_HTTP_ANSWERED) {
+    if (request->stage != MUSTER_HTTP_ANSWERED && !request->being_encoded) {
+        request->watched = true;
         muster_connections_watch(request->http->connections, request->socket, &request->held.id);
     }
     resume_if_done_locked(request);
 }
 
-/* Queues the request, and suspends its connection, unless its response came in the meantime. */
-static enum MHD_Result call(struct muster_http_request *request)
+void muster_http_enqueue(struct muster_http_request *request)
 {
     request->stage = MUSTER_HTTP_CALLED;
-    request->token = muster_http_token(request->connection);
-    request->timeout_ms = muster_http_timeout_ms(request->connection);
-    request->held.respond = respond_held;
+    request->held = (struct muster_held_request){.respond = respond_held};
     request->queued.run = run_queued;
     request->queued_or_run = true;
     muster_queues_add(request->http->queues, request->body != NULL ? request->body : "",
                       request->size_bytes, &request->queued);
+}
+
+/* Queues the request, and suspends its connection, unless its response came in the meantime. */
+static enum MHD_Result call(struct muster_http_request *request)
+{
+    request->refusal = muster_http_decode(request);
+    if (request->refusal.http != 0) {
+        return send_refusal(request);
+    }
+    request->token = muster_http_token(request->connection);
+    request->patience_ns = muster_http_patience_ns(request->connection);
+    muster_http_enqueue(request);
     AUTO_LOCK(&request->mutex);
     if (request->stage == MUSTER_HTTP_ANSWERED && !request->queued_or_run) {
         return send_held(request);

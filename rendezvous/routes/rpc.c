@@ -28,6 +28,7 @@ static const struct {
     [MUSTER_RPC_COMPARE_AND_SWAP] = {muster_route_compare_and_swap, false},
     [MUSTER_RPC_DELETE] = {muster_route_delete, false},
     [MUSTER_RPC_COUNT_KEYS] = {muster_route_count_keys, true},
+    [MUSTER_RPC_WATCH_STREAM] = {muster_route_watch_stream, false},
 };
 
 bool muster_rpc_find_method(const char *name, enum muster_rpc_method *ret_method)

@@ -30,6 +30,9 @@ void muster_wait_keys_destroy(struct muster_wait_keys *several)
 static struct muster_held_request **list_of(struct muster_held_requests *requests,
                                             const struct muster_held_request *held)
 {
+    if (held->kind->of_viewer) {
+        return &requests->viewers;
+    }
     return held->kind->of_member ? &requests->members : &requests->waits;
 }
 
@@ -61,7 +64,8 @@ muster_status muster_held_requests_add(struct muster_held_requests *requests,
     } else {
         DL_APPEND_ELEM(*list, before, held);
     }
-    requests->wait_count += held->kind->of_member ? 0 : 1;
+    requests->viewer_count += held->kind->of_viewer ? 1 : 0;
+    requests->wait_count += held->kind->of_member || held->kind->of_viewer ? 0 : 1;
     return MUSTER_OK;
 }
 
@@ -73,7 +77,8 @@ void muster_held_requests_remove(struct muster_held_requests *requests,
     if (held->kind->of_member) {
         HASH_DEL(requests->by_member, held);
     }
-    requests->wait_count -= held->kind->of_member ? 0 : 1;
+    requests->viewer_count -= held->kind->of_viewer ? 1 : 0;
+    requests->wait_count -= held->kind->of_member || held->kind->of_viewer ? 0 : 1;
     muster_wait_keys_destroy(held->several);
     held->several = NULL;
 }
@@ -86,6 +91,18 @@ muster_held_requests_find_member(const struct muster_held_requests *requests, co
     return held;
 }
 
+static struct muster_held_request *find_serial(struct muster_held_request *list, uint64_t serial)
+{
+    struct muster_held_request *held = NULL;
+    DL_FOREACH(list, held)
+    {
+        if (held->id.serial == serial) {
+            return held;
+        }
+    }
+    return NULL;
+}
+
 struct muster_held_request *muster_held_requests_find(const struct muster_held_requests *requests,
                                                       const struct muster_held_id *id)
 {
@@ -93,21 +110,17 @@ struct muster_held_request *muster_held_requests_find(const struct muster_held_r
         struct muster_held_request *held = muster_held_requests_find_member(requests, id->member);
         return held != NULL && held->id.serial == id->serial ? held : NULL;
     }
-    struct muster_held_request *held = NULL;
-    DL_FOREACH(requests->waits, held)
-    {
-        if (held->id.serial == id->serial) {
-            return held;
-        }
-    }
-    return NULL;
+    struct muster_held_request *wait = find_serial(requests->waits, id->serial);
+    return wait != NULL ? wait : find_serial(requests->viewers, id->serial);
 }
 
 int64_t muster_held_requests_next_ns(const struct muster_held_requests *requests)
 {
     int64_t members_ns = requests->members != NULL ? requests->members->deadline_ns : MUSTER_NEVER;
     int64_t waits_ns = requests->waits != NULL ? requests->waits->deadline_ns : MUSTER_NEVER;
-    return members_ns < waits_ns ? members_ns : waits_ns;
+    int64_t viewers_ns = requests->viewers != NULL ? requests->viewers->deadline_ns : MUSTER_NEVER;
+    int64_t next_ns = members_ns < waits_ns ? members_ns : waits_ns;
+    return next_ns < viewers_ns ? next_ns : viewers_ns;
 }
 
 void muster_ready_responses_add(struct muster_ready_responses *responses,

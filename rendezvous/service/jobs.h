@@ -33,6 +33,7 @@ struct muster_job {
     bool restart_pending; /* the server was stopped: fresh leases come before any verdict */
     int64_t ended_ns;     /* when the server saw that the job had ended; 0: it has not */
     uint64_t written;     /* the ticket of its last write (commits.h) */
+    uint64_t changes;     /* events applied since the server has the job: viewers compare it */
     uint64_t event_count; /* events and snapshot records in the store */
     uint64_t compact_at;  /* the event_count at which a snapshot replaces the events */
     struct muster_membership *membership;

@@ -196,6 +196,11 @@ void muster_transaction_respond_ready_waits(struct muster_transaction *transacti
     respond_ready(transaction, transaction->job->held_requests.waits);
 }
 
+void muster_transaction_respond_ready_viewers(struct muster_transaction *transaction)
+{
+    respond_ready(transaction, transaction->job->held_requests.viewers);
+}
+
 static void expire(struct muster_transaction *transaction, struct muster_held_request *list,
                    int64_t now_ns)
 {
@@ -211,4 +216,5 @@ void muster_transaction_expire(struct muster_transaction *transaction, int64_t n
 {
     expire(transaction, transaction->job->held_requests.members, now_ns);
     expire(transaction, transaction->job->held_requests.waits, now_ns);
+    expire(transaction, transaction->job->held_requests.viewers, now_ns);
 }

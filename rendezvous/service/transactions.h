@@ -50,6 +50,8 @@ void muster_transaction_respond_ready(struct muster_transaction *transaction);
 void muster_transaction_respond_ready_member(struct muster_transaction *transaction,
                                              const char *member);
 void muster_transaction_respond_ready_waits(struct muster_transaction *transaction);
+/* Responds to viewers only. */
+void muster_transaction_respond_ready_viewers(struct muster_transaction *transaction);
 /* Responds to every held request whose time is over at now_ns. */
 void muster_transaction_expire(struct muster_transaction *transaction, int64_t now_ns);
 
