@@ -244,13 +244,15 @@ static enum MHD_Result call(struct muster_http_request *request)
     request->token = muster_http_token(request->connection);
     request->patience_ns = muster_http_patience_ns(request->connection);
     muster_http_enqueue(request);
-    AUTO_LOCK(&request->mutex);
-    if (request->stage == MUSTER_HTTP_ANSWERED && !request->queued_or_run) {
-        return send_held(request);
+    muster_mutex_lock(&request->mutex);
+    bool answered = request->stage == MUSTER_HTTP_ANSWERED && !request->queued_or_run;
+    if (!answered) {
+        request->suspended = true;
+        MHD_suspend_connection(request->connection);
     }
-    request->suspended = true;
-    MHD_suspend_connection(request->connection);
-    return MHD_YES;
+    muster_mutex_unlock(&request->mutex);
+    /* Without the lock: libmicrohttpd has one of its own while it asks for bytes of a stream. */
+    return answered ? send_held(request) : MHD_YES;
 }
 
 /* Adds a piece to the body. The body of a refused request is read and dropped up to a limit,
