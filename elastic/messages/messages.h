@@ -26,6 +26,9 @@ enum {
     MUSTER_PEERS_INLINE_MAX = 64, /* a job of more: neighbours for those who ask for them */
     MUSTER_PEERS_MAX = 4096,      /* ranks of one Peers */
     MUSTER_WAIT_KEYS_MAX = 1024,  /* of one Wait */
+    MUSTER_PAIRS_MAX = 8,         /* capabilities of a member */
+    MUSTER_PAIR_NAME_MAX_BYTES = 31,
+    MUSTER_PAIR_VALUE_MAX_BYTES = 63,
     MUSTER_MISSING_MAX = 8,
     MUSTER_MISSING_SIZE = 128,
     MUSTER_JSON_DEPTH_MAX = 16,
@@ -325,6 +328,9 @@ MUSTER_MESSAGE(snapshot_record, muster_snapshot_record);
 
 /* True for a snapshot record, false for an event. */
 bool muster_snapshot_record_is(const json_t *json);
+
+/* Lines "name=value" as an object of strings; NULL only if memory is out. */
+json_t *muster_pairs_encode(const char *text);
 
 /* Parses a text of at most MUSTER_RESPONSE_MAX_BYTES into an object. At most MUSTER_JSON_DEPTH_MAX
  * objects and arrays are nested, and no key occurs twice. MUSTER_INVALID gives the place in the

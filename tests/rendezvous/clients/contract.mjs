@@ -60,6 +60,7 @@ async function formJob(client, job, size) {
     joins.push(client.join({
       job, member: uuid(i), host: "a", addresses: [`tcp://10.0.0.1:${4000 + i}`], order: i, pid: 100 + i,
       minSize: 2, maxSize: size + 2, targetSize: size, libraryVersion: "stock",
+      capabilities: { nccl: "2.19.3", who: "stock é" },
     }));
   }
   const answers = await Promise.all(joins);
@@ -126,6 +127,7 @@ async function checkLife(client, job, generation) {
     [[uuid(0), "planned", "rank 0 (host a, pid 100) left: Übung ✓", 100]]);
   assert.deepEqual(seenJob.members.map((one) => [one.member, one.libraryVersion]).sort(),
     [[uuid(1), "stock"], [uuid(2), "stock"]]);
+  assert.deepEqual(seenJob.members[0].capabilities, { nccl: "2.19.3", who: "stock é" });
   await fails(client.report({ job, member: uuid(1), generation: 99n, suspect: 2, why: "reset" }), Code.Aborted, "99");
   await client.endJob({ job, why: "enough" });
   await viewer;

@@ -171,6 +171,27 @@ static void print_members(const struct muster_job_response *job)
     }
 }
 
+/* A line for each set of capabilities that members have, with how many have it: as a rule one. */
+static void print_capabilities(const struct muster_job_response *job)
+{
+    for (uint32_t i = 0; i < job->member_count; i++) {
+        const char *own = job->members[i].info.capabilities;
+        uint32_t alike = 0;
+        bool printed = own[0] == '\0';
+        for (uint32_t j = 0; j < job->member_count; j++) {
+            bool same = strcmp(job->members[j].info.capabilities, own) == 0;
+            printed = printed || (same && j < i);
+            alike += same ? 1 : 0;
+        }
+        if (!printed) {
+            (void)printf("capabilities of %u members: ", alike);
+            for (const char *c = own; *c != '\0'; c++) { /* the last character is a line end */
+                (void)fputs(*c != '\n' ? (char[]){*c, '\0'} : c[1] != '\0' ? ", " : "\n", stdout);
+            }
+        }
+    }
+}
+
 /* For people: the state of the job in one line, then a table of each kind that has rows. */
 static void print_job(const struct muster_job_response *job)
 {
@@ -185,6 +206,7 @@ static void print_job(const struct muster_job_response *job)
     }
     if (job->member_count > 0) {
         print_members(job);
+        print_capabilities(job);
     }
     if (job->generation_count > 0) {
         (void)printf("%s\n", muster_report_generation_head());
