@@ -2,7 +2,7 @@
 # and tests/run.
 # shellcheck shell=bash disable=SC2034
 
-build_packages="gcc libc6-dev cmake ninja-build pkg-config libmicrohttpd-dev libcurl4-openssl-dev libjansson-dev
+build_packages="gcc libc6-dev cmake ninja-build pkg-config libmicrohttpd-dev libgnutls28-dev libcurl4-openssl-dev libjansson-dev
     libsqlite3-dev zlib1g-dev uthash-dev libssl-dev libibverbs-dev"
 example_packages="wamerican"
 test_packages="g++ relacy-dev clang libclang-rt-14-dev clang-format clang-tidy cppcheck libcmocka-dev libxml2-utils wamerican curl

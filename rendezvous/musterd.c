@@ -1,7 +1,9 @@
 /* musterd: the rendezvous service as a program. Starts store, service and HTTP, waits for a signal,
  * and stops them in reverse order. */
 #include "rendezvous/horovod/horovod.h"
+#include "rendezvous/http/access.h"
 #include "rendezvous/http/http.h"
+#include "rendezvous/http/https.h"
 #include "rendezvous/http/listen.h"
 #include "rendezvous/musterd_log.h"
 #include "rendezvous/musterd_options.h"
@@ -12,9 +14,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+enum { RELOAD_INTERVAL_S = 2 }; /* between looks at the files of certificates */
 
 /* In the order of the start. */
 struct musterd {
+    struct muster_access *access;
+    struct muster_https *https; /* NULL: plain HTTP */
     struct muster_store *store;
     struct muster_service *service;
     struct muster_horovod *horovod;
@@ -29,24 +36,52 @@ static muster_status announce(const struct muster_musterd_options *options, int 
     if (options->port_file != NULL) {
         TRY(muster_listen_write_port(options->port_file, port));
     }
-    if (printf("musterd listens on http://%s, store %s\n", address, options->store) < 0 ||
+    if (printf("musterd listens on %s://%s, store %s\n",
+               options->certificate != NULL ? "https" : "http", address, options->store) < 0 ||
         fflush(stdout) != 0) {
         muster_log(MUSTER_LOG_WARN, "cannot write to standard output");
     }
     return MUSTER_OK;
 }
 
+/* Who can reach the port could end every job: nobody opens it to a network by accident. */
+static muster_status refuse_open_port(const struct muster_musterd_options *options, int listen_fd,
+                                      struct muster_access *access)
+{
+    if (options->insecure || options->certificate != NULL || muster_listen_is_local(listen_fd) ||
+        muster_access_guards(access)) {
+        return MUSTER_OK;
+    }
+    return muster_error_set(MUSTER_INVALID,
+                            "--listen %s is reached from other machines, and there is no token: "
+                            "give --tokens FILE or MUSTERD_WORKER_TOKEN, or --certificate and "
+                            "--key, or say --insecure",
+                            options->listen);
+}
+
 static muster_status start(const struct muster_musterd_options *options, struct musterd *musterd)
 {
     AUTO_CLOSE int listen_fd = -1;
+    TRY(muster_access_create(options->tokens, &musterd->access));
     TRY(muster_listen_open(options->listen, &listen_fd));
+    TRY(refuse_open_port(options, listen_fd, musterd->access));
+    if (options->certificate != NULL) {
+        const struct muster_https_files files = {.certificate = options->certificate,
+                                                 .key = options->key,
+                                                 .client_authority = options->client_authority};
+        TRY(muster_https_create(&files, &musterd->https));
+    }
     TRY(muster_store_open(options->store, &musterd->store));
     TRY(muster_service_create(&options->service, musterd->store, &musterd->service));
     TRY(muster_horovod_create(NULL, &musterd->horovod));
-    const struct muster_http_config config = {.listen_fd = listen_fd,
-                                              .transfer_timeout_ms =
-                                                  MUSTER_HTTP_TRANSFER_TIMEOUT_MS,
-                                              .horovod = musterd->horovod};
+    const struct muster_http_config config = {
+        .listen_fd = listen_fd,
+        .access = musterd->access,
+        .https = musterd->https,
+        .transfer_timeout_ms = MUSTER_HTTP_TRANSFER_TIMEOUT_MS,
+        .connections_max = options->connections_max,
+        .connections_per_address = options->connections_per_address,
+        .horovod = musterd->horovod};
     int bound_fd = TAKE_FD(listen_fd);
     TRY(muster_http_start(&config, musterd->service, &musterd->http));
     return announce(options, bound_fd);
@@ -58,12 +93,41 @@ static void stop(struct musterd *musterd)
     muster_horovod_destroy(musterd->horovod);
     muster_service_destroy(musterd->service);
     muster_store_close(musterd->store);
+    muster_https_destroy(musterd->https);
+    muster_access_destroy(musterd->access);
 }
 
-static void wait_for_signal(const sigset_t *signals)
+static void report_reload(const char *what, muster_status status)
 {
-    int number = 0;
-    while (sigwait(signals, &number) != 0) {
+    if (status == MUSTER_OK) {
+        muster_log(MUSTER_LOG_INFO, "%s were read again", what);
+    } else {
+        muster_log(MUSTER_LOG_ERROR, "%s; the %s stay as they were", muster_last_error(), what);
+    }
+}
+
+/* Certificates are also read when a file has changed: those who renew them need not know musterd.
+ */
+static void reload(struct musterd *musterd, bool asked)
+{
+    if (asked) {
+        report_reload("tokens", muster_access_reload(musterd->access));
+    }
+    if (musterd->https != NULL && (muster_https_changed(musterd->https) || asked)) {
+        report_reload("certificates", muster_https_reload(musterd->https));
+    }
+}
+
+static void wait_for_signal(struct musterd *musterd, const sigset_t *signals)
+{
+    const struct timespec interval = {.tv_sec = RELOAD_INTERVAL_S};
+    int number = -1;
+    while (number != SIGINT && number != SIGTERM) {
+        number = musterd->https != NULL ? sigtimedwait(signals, NULL, &interval)
+                                        : sigwaitinfo(signals, NULL);
+        if (number == SIGHUP || number < 0) {
+            reload(musterd, number == SIGHUP);
+        }
     }
     muster_log(MUSTER_LOG_INFO, "ending: %s", strsignal(number));
 }
@@ -85,13 +149,14 @@ int main(int argc, char **argv)
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGHUP);
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f the store fails as on a full disk */
     struct musterd musterd = {0};
     muster_status status = start(&options, &musterd);
     if (status == MUSTER_OK) {
-        wait_for_signal(&signals);
+        wait_for_signal(&musterd, &signals);
     } else {
         (void)fprintf(stderr, "musterd: %s\n", muster_last_error());
     }

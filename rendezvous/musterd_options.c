@@ -1,6 +1,7 @@
 /* musterd's options with argp: one row an option, and what contradicts each other. */
 #include "rendezvous/musterd_options.h"
 
+#include "rendezvous/http/http.h"
 #include "worker/base/log.h"
 #include "worker/base/option_parse.h"
 
@@ -14,12 +15,22 @@ enum {
     USAGE_STATUS = 2,
     DAY_MS = 24 * 60 * 60 * 1000,
     KEY_HOLD = 0x100, /* above the characters: these have no short form */
+    KEY_WATCH,
     KEY_LEASE,
     KEY_SETTLE,
     KEY_ARRIVE,
     KEY_SUSPECT,
     KEY_KEEP,
+    KEY_JOBS,
+    KEY_ADDRESS_JOBS,
+    KEY_CONNECTIONS,
+    KEY_ADDRESS_CONNECTIONS,
     KEY_PORT_FILE,
+    KEY_TOKENS,
+    KEY_INSECURE,
+    KEY_CERTIFICATE,
+    KEY_KEY,
+    KEY_CLIENT_AUTHORITY,
     KEY_LOG,
     KEY_LOG_FORMAT,
 };
@@ -28,7 +39,8 @@ static const char doc[] =
     "The rendezvous service of Muster: decides who is in a job, and with which rank."
     "\vEvery option is also an environment variable: MUSTERD_LISTEN for --listen, MUSTERD_HOLD_MS "
     "for --hold-ms, and so on; MUSTER_LOG for --log. The command line takes precedence.\n\n"
-    "SIGTERM and Ctrl-C end the server after it has answered every held request.\n";
+    "SIGTERM and Ctrl-C end the server after it has answered every held request. SIGHUP makes it "
+    "read tokens and certificates again.\n";
 
 static const struct argp_option rows[] = {
     {"listen", 'l', "ADDRESS:PORT", 0,
@@ -39,12 +51,27 @@ static const struct argp_option rows[] = {
      1},
     {"port-file", KEY_PORT_FILE, "FILE", 0, "Write the port into this file once the server listens",
      1},
+    {"tokens", KEY_TOKENS, "FILE", 0,
+     "Serve only those who have a token of this file: lines of `worker TOKEN', `viewer TOKEN' or "
+     "`admin TOKEN'. MUSTERD_WORKER_TOKEN, MUSTERD_VIEWER_TOKEN and MUSTERD_ADMIN_TOKEN add one "
+     "each",
+     1},
+    {"certificate", KEY_CERTIFICATE, "FILE", 0,
+     "Serve https with this certificate, a PEM file with those that lead to its root", 1},
+    {"key", KEY_KEY, "FILE", 0, "The key of the certificate, a PEM file", 1},
+    {"client-authority", KEY_CLIENT_AUTHORITY, "FILE", 0,
+     "Serve only those who have a certificate of one of these authorities, a PEM file", 1},
+    {"insecure", KEY_INSECURE, NULL, 0,
+     "Start although other machines reach the address, and anybody there may do anything", 1},
     {"log", KEY_LOG, "LEVEL", 0, "error, warn, info or debug [default: warn]", 1},
     {"log-format", KEY_LOG_FORMAT, "FORMAT", 0,
      "text, or json: one object a line, with its time [default: text]", 1},
-    {"hold-ms", KEY_HOLD, "MS", 0, "How long a Join or Watch is held [default: 1000]", 2},
+    {"hold-ms", KEY_HOLD, "MS", 0, "How long a Join is held [default: 1000]", 2},
+    {"watch-ms", KEY_WATCH, "MS", 0, "How long a Watch is held in quiet times [default: 30000]", 2},
     {"lease-ms", KEY_LEASE, "MS", 0,
-     "A member without a sign of life for so long is dead [default: 5000]", 2},
+     "A member without a sign of life, and without a held Watch, for so long is dead [default: "
+     "5000]",
+     2},
     {"settle-ms", KEY_SETTLE, "MS", 0,
      "How long a generation waits for more newcomers after the last one [default: 200]", 2},
     {"arrive-ms", KEY_ARRIVE, "MS", 0,
@@ -53,6 +80,15 @@ static const struct argp_option rows[] = {
      "How long a suspected member has to give a sign of life [default: 2000]", 2},
     {"keep-ended-ms", KEY_KEEP, "MS", 0, "How long an ended job is still shown [default: 3600000]",
      2},
+    {"max-jobs", KEY_JOBS, "N", 0, "Jobs at a time [default: 1024]", 3},
+    {"max-jobs-per-address", KEY_ADDRESS_JOBS, "N", 0,
+     "Jobs that callers at one address may make without a token of the server [default: 256]", 3},
+    {"max-connections", KEY_CONNECTIONS, "N", 0,
+     "Connections at a time; fewer if the process may not open so many files [default: 16384]", 3},
+    {"max-connections-per-address", KEY_ADDRESS_CONNECTIONS, "N", 0,
+     "Connections of one address without a request in progress and without a token of the server; "
+     "a new one closes the oldest [default: 1024, and no limit for this machine]",
+     3},
     {0},
 };
 
@@ -62,16 +98,21 @@ static const struct {
     uint32_t least, most;
     size_t offset;
 } numbers[] = {
-#define NUMBER(key, least, most, member)                                          \
-    {                                                                             \
-        key, least, most, offsetof(struct muster_musterd_options, service.member) \
+#define NUMBER(key, least, most, member)                                  \
+    {                                                                     \
+        key, least, most, offsetof(struct muster_musterd_options, member) \
     }
-    NUMBER(KEY_HOLD, 1, MUSTER_HOLD_MAX_MS, hold_ms),
-    NUMBER(KEY_LEASE, 1, DAY_MS, settings.lease_ms),
-    NUMBER(KEY_SETTLE, 0, DAY_MS, settings.settle_ms),
-    NUMBER(KEY_ARRIVE, 1, DAY_MS, settings.arrive_ms),
-    NUMBER(KEY_SUSPECT, 1, DAY_MS, settings.suspect_ms),
-    NUMBER(KEY_KEEP, 0, DAY_MS, keep_ended_ms),
+    NUMBER(KEY_HOLD, 1, MUSTER_HOLD_MAX_MS, service.hold_ms),
+    NUMBER(KEY_WATCH, 1, MUSTER_HOLD_MAX_MS, service.watch_ms),
+    NUMBER(KEY_LEASE, 1, DAY_MS, service.settings.lease_ms),
+    NUMBER(KEY_SETTLE, 0, DAY_MS, service.settings.settle_ms),
+    NUMBER(KEY_ARRIVE, 1, DAY_MS, service.settings.arrive_ms),
+    NUMBER(KEY_SUSPECT, 1, DAY_MS, service.settings.suspect_ms),
+    NUMBER(KEY_KEEP, 0, DAY_MS, service.keep_ended_ms),
+    NUMBER(KEY_JOBS, 1, MUSTER_JOBS_MAX, service.jobs_max),
+    NUMBER(KEY_ADDRESS_JOBS, 1, MUSTER_JOBS_MAX, service.jobs_per_address),
+    NUMBER(KEY_CONNECTIONS, 64, MUSTER_HTTP_CONNECTIONS_MAX, connections_max),
+    NUMBER(KEY_ADDRESS_CONNECTIONS, 1, MUSTER_HTTP_CONNECTIONS_MAX, connections_per_address),
 #undef NUMBER
 };
 
@@ -110,6 +151,21 @@ static error_t set_option(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_PORT_FILE:
         options->port_file = text;
+        return 0;
+    case KEY_TOKENS:
+        options->tokens = text;
+        return 0;
+    case KEY_CERTIFICATE:
+        options->certificate = text;
+        return 0;
+    case KEY_KEY:
+        options->key = text;
+        return 0;
+    case KEY_CLIENT_AUTHORITY:
+        options->client_authority = text;
+        return 0;
+    case KEY_INSECURE:
+        options->insecure = true;
         return 0;
     case KEY_LOG:
         options->log = text;
@@ -183,6 +239,19 @@ static void refuse_contradictions(struct argp_state *state,
     }
 }
 
+static void refuse_half_tls(struct argp_state *state, const struct muster_musterd_options *options)
+{
+    if ((options->certificate == NULL) != (options->key == NULL)) {
+        argp_error(state, "--certificate and --key are given both or not at all, and only --%s is",
+                   options->key != NULL ? "key" : "certificate");
+    }
+    if (options->client_authority != NULL && options->certificate == NULL) {
+        argp_error(state,
+                   "--client-authority needs --certificate and --key, too: a caller shows "
+                   "its certificate to https servers only");
+    }
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct muster_musterd_options *options = state->input;
@@ -191,7 +260,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_INIT: /* the command line comes later and takes precedence */
         for (const struct argp_option *row = rows; row->name != NULL; row++) {
             char *value = from_environment(row);
-            if (value != NULL && value[0] != '\0') {
+            bool off = row->arg == NULL && value != NULL && strcmp(value, "0") == 0;
+            if (value != NULL && value[0] != '\0' && !off) {
                 (void)set_option(row->key, value, state);
             }
         }
@@ -201,6 +271,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--log: %s", muster_last_error());
         }
         refuse_contradictions(state, &options->service);
+        refuse_half_tls(state, options);
         return 0;
     default:
         return set_option(key, text, state);
@@ -212,8 +283,9 @@ void muster_musterd_options_parse(int argc, char **argv, struct muster_musterd_o
     static const struct argp argp = {rows, parse, NULL, doc, NULL, NULL, NULL};
     argp_program_version = "musterd " MUSTER_VERSION;
     argp_err_exit_status = USAGE_STATUS;
-    *ret_options =
-        (struct muster_musterd_options){.listen = "127.0.0.1:7070", .store = "musterd.db"};
+    *ret_options = (struct muster_musterd_options){.listen = "127.0.0.1:7070",
+                                                   .store = "musterd.db",
+                                                   .connections_max = MUSTER_HTTP_CONNECTIONS_MAX};
     muster_service_config_init(&ret_options->service);
     (void)argp_parse(&argp, argc, argv, 0, NULL, ret_options);
 }

@@ -6,10 +6,15 @@
 
 struct muster_musterd_options {
     const char *listen;
-    const char *store;     /* "memory", or a path */
-    const char *port_file; /* NULL: none */
-    const char *log;       /* NULL: MUSTER_LOG, or "warn" */
+    const char *store;                                /* "memory", or a path */
+    const char *port_file;                            /* NULL: none */
+    const char *tokens;                               /* a file; NULL: none */
+    const char *certificate, *key, *client_authority; /* files; NULL: none */
+    bool insecure;   /* off loopback, too, without tokens and without TLS */
+    const char *log; /* NULL: MUSTER_LOG, or "warn" */
     bool log_json;
+    uint32_t connections_max;
+    uint32_t connections_per_address; /* 0: not given */
     struct muster_service_config service;
 };
 

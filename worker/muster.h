@@ -254,6 +254,20 @@ typedef struct muster_options {
     /* MUSTER_COMPRESSION: "bfloat16", "float16" or "int8": calls that can be compressed are, see
      * muster_call_options. The same on all members. Default: "none". */
     const char *compression;
+
+    /* How the service recognises this member, and the member the service. A job's token (above)
+     * protects a job from others of the same service; these protect the service. */
+
+    /* MUSTER_SERVER_TOKEN: a worker's token of the service, if it asks for one. Default: none. */
+    const char *server_token;
+    /* MUSTER_RENDEZVOUS_AUTHORITY: a PEM file. The certificate of a service at https://HOST:PORT
+     * must be signed by one of these authorities, and have that host's name. Default: the
+     * authorities of the system. */
+    const char *rendezvous_authority;
+    /* MUSTER_RENDEZVOUS_CERTIFICATE and MUSTER_RENDEZVOUS_KEY: PEM files, for a service that asks
+     * its callers for a certificate. Both or neither. Default: none. */
+    const char *rendezvous_certificate;
+    const char *rendezvous_key;
 } muster_options;
 
 /* muster_options_init(muster_options *options) fills in the size, the values of the environment

@@ -489,6 +489,14 @@ const struct muster_algorithm muster_algorithms[] = {
      .best_for = "slow networks, small calls",
      .collective = MUSTER_SCATTER,
      BETWEEN_HOSTS(scatter_hierarchical)},
+    {.name = "hierarchical_group",
+     .what = "hierarchical(local=group): within hosts in the memory that they share",
+     .rounds_text = "2 + those of halving_doubling on H",
+     .elements_text = "its on n/L",
+     .best_for = "ranks that share memory, slow networks",
+     .collective = MUSTER_ALLREDUCE,
+     .variant = MUSTER_HIERARCHY(MUSTER_EXCHANGE_GROUP, 0, 0, 0, 0),
+     BETWEEN_HOSTS(hierarchical)},
 };
 
 const size_t muster_algorithm_count = sizeof muster_algorithms / sizeof muster_algorithms[0];

@@ -32,6 +32,20 @@ void muster_liveness_heartbeat(struct muster_signs *signs, int64_t now_ms)
     signs->reported_ms = MUSTER_LIVENESS_NEVER;
 }
 
+void muster_liveness_begin_hold(struct muster_signs *signs)
+{
+    signs->held = true;
+}
+
+/* No sign of life: suspicions stay. */
+void muster_liveness_end_hold(struct muster_signs *signs, int64_t now_ms)
+{
+    if (signs->held && now_ms > signs->last_seen_ms) {
+        signs->last_seen_ms = now_ms;
+    }
+    signs->held = false;
+}
+
 void muster_liveness_restart(struct muster_signs *signs, int64_t now_ms)
 {
     muster_liveness_heartbeat(signs, now_ms);
@@ -71,12 +85,19 @@ static int64_t suspicion_ms(const struct muster_signs *signs,
                                  settings->suspect_ms);
 }
 
+static int64_t lease_end_ms(const struct muster_signs *signs,
+                            const struct muster_job_settings *settings)
+{
+    return signs->held ? MUSTER_LIVENESS_NEVER
+                       : muster_liveness_after(signs->last_seen_ms, settings->lease_ms);
+}
+
 int64_t muster_liveness_deadline_ms(const struct muster_signs *signs,
                                     const struct muster_job_settings *settings)
 {
-    int64_t lease_ms = muster_liveness_after(signs->last_seen_ms, settings->lease_ms);
     int64_t arrive_ms = muster_liveness_after(signs->awaited_ms, settings->arrive_ms);
-    return earlier(suspicion_ms(signs, settings), earlier(lease_ms, arrive_ms));
+    return earlier(suspicion_ms(signs, settings),
+                   earlier(lease_end_ms(signs, settings), arrive_ms));
 }
 
 static void format_suspicion(const struct muster_signs *signs,
@@ -104,7 +125,7 @@ bool muster_liveness_verdict(const struct muster_signs *signs,
         format_suspicion(signs, settings, ret_why);
         return true;
     }
-    if (muster_liveness_after(signs->last_seen_ms, settings->lease_ms) <= now_ms) {
+    if (lease_end_ms(signs, settings) <= now_ms) {
         (void)snprintf(ret_why, MUSTER_WHY_SIZE, "lease lost: no sign of life for %" PRIu32 " ms",
                        settings->lease_ms);
         return true;

@@ -2,12 +2,13 @@
  * When a member is dead: its signs of life and of death, and the time -> a verdict. Pure functions;
  * membership.c has the signs and turns verdicts into events.
  *
- * A member is dead at the first of these. A sign of life clears the first two.
+ * A member is dead at the first of these. A sign of life clears the first two. A request that is
+ * held is a lasting sign of life: the lease begins when it ends.
  *
  *   evidence                                                             dead
  *   its connection closed and a member reported it, no sign since        at once
  *   one of the two, no sign of life since                                after suspect_ms
- *   no sign of life                                                      after lease_ms
+ *   no sign of life, and no request of it is held                        after lease_ms
  *   its generation was revoked and it has not joined again               after arrive_ms, with or
  *                                                                        without signs of life
  */
@@ -25,6 +26,7 @@
 /* Times at which something was seen; MUSTER_LIVENESS_NEVER: it was not. */
 struct muster_signs {
     int64_t last_seen_ms; /* the last sign of life */
+    bool held;            /* a request of it is held */
     int64_t closed_ms;    /* its connection closed, and no sign of life came since */
     int64_t reported_ms;  /* another member reported it, and no sign of life came since */
     uint32_t reporter;    /* the rank of that member */
@@ -40,6 +42,10 @@ void muster_liveness_init(struct muster_signs *signs, int64_t now_ms);
 
 /* A sign of life: clears every suspicion. That the member is awaited ends only with its Join. */
 void muster_liveness_heartbeat(struct muster_signs *signs, int64_t now_ms);
+
+/* A request of the member is held from now on, and until end_hold: then its lease begins. */
+void muster_liveness_begin_hold(struct muster_signs *signs);
+void muster_liveness_end_hold(struct muster_signs *signs, int64_t now_ms);
 
 /* A fresh lease, and the whole time to arrive again for an awaited member. */
 void muster_liveness_restart(struct muster_signs *signs, int64_t now_ms);

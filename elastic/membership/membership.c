@@ -404,6 +404,24 @@ void muster_membership_heartbeat(struct muster_membership *membership, const cha
     }
 }
 
+void muster_membership_begin_hold(struct muster_membership *membership, const char *member)
+{
+    struct muster_member *found = muster_records_find(membership, member);
+    if (found != NULL && found->phase != MUSTER_MEMBER_GONE) {
+        muster_liveness_begin_hold(&found->signs);
+    }
+}
+
+void muster_membership_end_hold(struct muster_membership *membership, const char *member,
+                                int64_t now_ms)
+{
+    struct muster_member *found = muster_records_find(membership, member);
+    if (found != NULL && found->phase != MUSTER_MEMBER_GONE) {
+        muster_liveness_end_hold(&found->signs, now_ms);
+        check_liveness_of(membership, found);
+    }
+}
+
 static int64_t earliest(int64_t a_ms, int64_t b_ms)
 {
     return a_ms < b_ms ? a_ms : b_ms;

@@ -184,6 +184,12 @@ MUSTER_CHECKED muster_status muster_membership_apply(struct muster_membership *m
 void muster_membership_heartbeat(struct muster_membership *membership, const char *member,
                                  uint64_t progress, int64_t now_ms);
 
+/* A request of the member is held, which is a lasting sign of life; and it is held no longer: the
+ * member's lease begins. Like heartbeats, neither is an event. An unknown member is ignored. */
+void muster_membership_begin_hold(struct muster_membership *membership, const char *member);
+void muster_membership_end_hold(struct muster_membership *membership, const char *member,
+                                int64_t now_ms);
+
 /* When to call muster_membership_due() again if no event comes before; INT64_MAX: never. Once due
  * has returned false it lies in the future, so that the caller can sleep until then. */
 int64_t muster_membership_next_ms(const struct muster_membership *membership);
@@ -204,7 +210,8 @@ struct muster_member_view {
     uint32_t rank; /* ACTIVE and AWAITED: in the last generation; else UINT32_MAX */
     uint64_t progress;
     int64_t joined_ms;    /* its first Join */
-    int64_t last_seen_ms; /* last sign of life */
+    int64_t last_seen_ms; /* last sign of life, unless a request is held */
+    bool held;            /* a request of it is held */
 };
 
 struct muster_generation_view {

@@ -63,6 +63,7 @@ static struct muster_member_view view_of(const struct muster_member *member)
         .progress = member->signs.progress,
         .joined_ms = member->joined_ms,
         .last_seen_ms = member->signs.last_seen_ms,
+        .held = member->signs.held,
     };
 }
 

@@ -58,4 +58,9 @@ MUSTER_CHECKED muster_status muster_membership_snapshot(
 MUSTER_CHECKED muster_status muster_membership_restore(struct muster_membership *membership,
                                                        const struct muster_snapshot_record *record);
 
+/* After the last record, before anything else is done with the membership. MUSTER_INVALID says what
+ * does not fit together: records are missing, or were edited. */
+MUSTER_CHECKED muster_status
+muster_membership_check_restored(const struct muster_membership *membership);
+
 #endif

@@ -18,7 +18,7 @@
 enum {
     MUSTER_BODY_MAX_BYTES = 256 * 1024,          /* of a request */
     MUSTER_RESPONSE_MAX_BYTES = 8 * 1024 * 1024, /* of a response */
-    MUSTER_TOKEN_MAX_BYTES = 128,                /* of a job's token */
+    MUSTER_TOKEN_MAX_BYTES = 128,                /* of a job's token, or a server's */
     MUSTER_LINK_TOKEN_SIZE = 33,                 /* 16 random bytes as hex, terminator */
     MUSTER_KEY_MAX_BYTES = 255,
     MUSTER_VALUE_MAX_BYTES = 64 * 1024,
@@ -33,6 +33,9 @@ enum {
     MUSTER_MISSING_SIZE = 128,
     MUSTER_JSON_DEPTH_MAX = 16,
 };
+
+/* The header of a request that has a token of the server, beside that of a job in Authorization. */
+#define MUSTER_SERVER_TOKEN_HEADER "Muster-Server-Token"
 
 /* gRPC's canonical codes, as far as Muster uses them. */
 enum muster_rpc_code {
@@ -168,12 +171,20 @@ struct muster_leave_request {
     char why[MUSTER_WHY_SIZE];
 };
 
+enum muster_report_kind {
+    MUSTER_REPORT_UNSPECIFIED = 0,
+    MUSTER_REPORT_RESET = 1,       /* the kernel closed a link to it, or a new dial was refused */
+    MUSTER_REPORT_UNREACHABLE = 2, /* dials get no answer */
+    MUSTER_REPORT_WAITING = 3,     /* it keeps the reporter waiting */
+};
+
 struct muster_report_request {
     char job[MUSTER_JOB_NAME_SIZE];
     char member[MUSTER_UUID_SIZE];
     uint64_t generation;
     uint32_t suspect;
     char why[MUSTER_WHY_SIZE];
+    enum muster_report_kind kind;
 };
 
 struct muster_resize_request {

@@ -10,6 +10,13 @@ static const char *const leave_words[] = {
     "LEAVE_REASON_FAILED",
 };
 
+static const char *const report_words[] = {
+    "REPORT_KIND_UNSPECIFIED",
+    "REPORT_KIND_RESET",
+    "REPORT_KIND_UNREACHABLE",
+    "REPORT_KIND_WAITING",
+};
+
 static const struct muster_field join_fields[] = {
     TEXT_FIELD(muster_join_request, "job", job, JOB),
     TEXT_FIELD(muster_join_request, "member", info.id, UUID),
@@ -65,6 +72,7 @@ static const struct muster_field report_fields[] = {
     FIELD(muster_report_request, "generation", UINT64, generation),
     FIELD(muster_report_request, "suspect", UINT32, suspect),
     TEXT_FIELD(muster_report_request, "why", why, ANY),
+    WORD_FIELD(muster_report_request, "kind", kind, report_words),
 };
 static const struct muster_service_message report_request =
     MESSAGE(muster_report_request, report_fields, .sparse = true);

@@ -118,7 +118,7 @@ static muster_status skip_plain(struct reader *reader, const char *name,
  * its own number. */
 static muster_status skip_field(struct reader *reader, uint32_t number, enum muster_proto_wire wire)
 {
-    uint32_t open[GROUPS_MAX];
+    uint32_t open[GROUPS_MAX] = {0};
     unsigned depth = 0;
     char name[NUMBER_SIZE];
     (void)snprintf(name, sizeof name, "field %u", number);
@@ -143,10 +143,11 @@ static muster_status skip_field(struct reader *reader, uint32_t number, enum mus
 
 /* Values -------------------------------------------------------------------------------------- */
 
-static json_t *decimal(const char *format, uint64_t value)
+/* magnitude: without its sign. */
+static json_t *decimal(const char *sign, uint64_t magnitude)
 {
     char text[NUMBER_SIZE];
-    (void)snprintf(text, sizeof text, format, value);
+    (void)snprintf(text, sizeof text, "%s%" PRIu64, sign, magnitude);
     return json_string(text);
 }
 
@@ -162,9 +163,9 @@ static json_t *number_json(const struct muster_proto_field *field, uint64_t valu
     case MUSTER_PROTO_UINT32:
         return value <= UINT32_MAX ? json_integer(with_sign) : NULL;
     case MUSTER_PROTO_INT64:
-        return decimal("%" PRId64, value);
+        return with_sign < 0 ? decimal("-", 0 - value) : decimal("", value);
     case MUSTER_PROTO_UINT64:
-        return decimal("%" PRIu64, value);
+        return decimal("", value);
     default:
         return value < field->words->count ? json_string(field->words->values[value]) : NULL;
     }

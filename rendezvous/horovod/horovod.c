@@ -103,7 +103,8 @@ static bool handle_locked(struct muster_horovod_call *call)
 {
     enum muster_horovod_method method = call->request->method;
     bool asks = strcmp(call->path.scope, ask_scope) == 0;
-    bool creates = method == MUSTER_HOROVOD_PUT || (asks && method == MUSTER_HOROVOD_GET);
+    bool creates = call->request->creates &&
+                   (method == MUSTER_HOROVOD_PUT || (asks && method == MUSTER_HOROVOD_GET));
     enum muster_rpc_code code;
     if (asks && method == MUSTER_HOROVOD_PUT) {
         call->response = muster_rpc_response_error(MUSTER_RPC_INVALID_ARGUMENT,
@@ -113,6 +114,14 @@ static bool handle_locked(struct muster_horovod_call *call)
     if (muster_horovod_job_find(call->horovod, &call->path, creates, &call->job, &code) !=
         MUSTER_OK) {
         call->response = muster_rpc_response_error(code, "%s", muster_last_error());
+        return true;
+    }
+    if (call->job == NULL && !call->request->creates) {
+        call->response = muster_rpc_response_error(
+            MUSTER_RPC_UNAUTHENTICATED,
+            "job %s is not known here: a worker's token of this server makes it, sent as "
+            "Authorization: Bearer TOKEN, or as the secret in the path",
+            call->path.job);
         return true;
     }
     if (call->job == NULL) {

@@ -32,6 +32,7 @@ struct muster_horovod_request {
     const char *path; /* muster_horovod_path_is() */
     const void *body;
     size_t size_bytes;
+    bool creates; /* the sender may make a job; otherwise it needs the secret of one */
 };
 
 struct muster_horovod;

@@ -21,6 +21,7 @@ enum {
 };
 
 struct muster_connection {
+    struct muster_admitted admitted; /* first */
     int fd;
     int64_t deadline_ns; /* MUSTER_NEVER: suspended */
     bool watched;
@@ -40,6 +41,7 @@ struct muster_connections {
     struct muster_connection *first; /* and the list that begins with it */
     uint32_t admitted;               /* sockets that were admitted and not added yet */
     uint64_t open, accepted;
+    struct muster_admission admission;
     bool refuses;
     pthread_cond_t empty; /* no connection is left and none admitted */
 };
@@ -53,15 +55,24 @@ bool muster_connections_admit(struct muster_connections *connections)
     return !connections->refuses;
 }
 
-struct muster_connection *muster_connections_add(struct muster_connections *connections, int fd)
+struct muster_connection *muster_connections_add(struct muster_connections *connections, int fd,
+                                                 const struct sockaddr *address)
 {
     struct muster_connection *connection = calloc(1, sizeof *connection);
+    struct muster_admitted *victim = NULL;
+    char name[MUSTER_ADDRESS_TEXT_SIZE];
+    muster_admission_name(address, name);
     AUTO_LOCK(&connections->mutex);
     connections->admitted--;
     connections->open += connection != NULL;
     connections->accepted++;
-    if (connections->refuses) {
+    if (connection == NULL ||
+        !muster_admission_open(&connections->admission, name, &connection->admitted, &victim) ||
+        connections->refuses) {
         (void)shutdown(fd, SHUT_RDWR);
+    }
+    if (victim != NULL) {
+        (void)shutdown(((struct muster_connection *)victim)->fd, SHUT_RDWR);
     }
     if (connection != NULL) {
         connection->fd = fd;
@@ -69,6 +80,48 @@ struct muster_connection *muster_connections_add(struct muster_connections *conn
         DL_APPEND(connections->first, connection);
     }
     return connection;
+}
+
+void muster_connections_set_busy(struct muster_connections *connections,
+                                 struct muster_connection *connection, bool busy)
+{
+    if (connection != NULL) {
+        AUTO_LOCK(&connections->mutex);
+        muster_admission_set_busy(&connections->admission, &connection->admitted, busy);
+    }
+}
+
+void muster_connections_set_trusted(struct muster_connections *connections,
+                                    struct muster_connection *connection, bool trusted)
+{
+    if (connection != NULL) {
+        AUTO_LOCK(&connections->mutex);
+        muster_admission_set_trusted(&connections->admission, &connection->admitted, trusted);
+    }
+}
+
+bool muster_connections_take_body(struct muster_connections *connections,
+                                  struct muster_connection *connection, size_t size_bytes)
+{
+    if (connection == NULL) {
+        return false;
+    }
+    AUTO_LOCK(&connections->mutex);
+    return muster_admission_take_body(&connections->admission, &connection->admitted, size_bytes);
+}
+
+void muster_connections_give_body(struct muster_connections *connections,
+                                  struct muster_connection *connection, size_t size_bytes)
+{
+    if (connection != NULL && size_bytes > 0) {
+        AUTO_LOCK(&connections->mutex);
+        muster_admission_give_body(&connections->admission, &connection->admitted, size_bytes);
+    }
+}
+
+const char *muster_connection_address(const struct muster_connection *connection)
+{
+    return connection != NULL ? muster_admission_address(&connection->admitted) : "?";
 }
 
 void muster_connections_count(struct muster_connections *connections, uint64_t *ret_open,
@@ -88,6 +141,7 @@ void muster_connections_remove(struct muster_connections *connections,
     }
     muster_mutex_lock(&connections->mutex);
     DL_DELETE(connections->first, connection);
+    muster_admission_close(&connections->admission, &connection->admitted);
     connections->open--;
     if (connections->first == NULL) {
         (void)pthread_cond_signal(&connections->empty);
@@ -240,6 +294,7 @@ static muster_status start(struct muster_connections *connections)
 }
 
 muster_status muster_connections_create(uint32_t transfer_timeout_ms,
+                                        struct muster_admission_limits limits,
                                         muster_connection_closed_function closed, void *user,
                                         struct muster_connections **ret_connections)
 {
@@ -248,6 +303,7 @@ muster_status muster_connections_create(uint32_t transfer_timeout_ms,
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     connections->transfer_timeout_ms = transfer_timeout_ms;
+    connections->admission.limits = limits;
     connections->closed = closed;
     connections->user = user;
     muster_mutex_init(&connections->mutex);

@@ -9,6 +9,7 @@
 #ifndef MUSTER_RENDEZVOUS_HTTP_CONNECTIONS_H
 #define MUSTER_RENDEZVOUS_HTTP_CONNECTIONS_H
 
+#include "rendezvous/http/admission.h"
 #include "rendezvous/service/held_requests.h"
 
 struct muster_connections;
@@ -21,6 +22,7 @@ typedef void (*muster_connection_closed_function)(void *user, const struct muste
 /* transfer_timeout_ms: for the head and the body of a request to arrive, and for its response to be
  * read. */
 MUSTER_CHECKED muster_status muster_connections_create(uint32_t transfer_timeout_ms,
+                                                       struct muster_admission_limits limits,
                                                        muster_connection_closed_function closed,
                                                        void *user,
                                                        struct muster_connections **ret_connections);
@@ -33,14 +35,28 @@ void muster_connections_count(struct muster_connections *connections, uint64_t *
 
 /* Called before a socket is accepted. False: refuse it. */
 bool muster_connections_admit(struct muster_connections *connections);
-/* Adds a socket that was admitted. NULL: no memory; the socket then has no timeout. */
-struct muster_connection *muster_connections_add(struct muster_connections *connections, int fd);
+/* Adds a socket that was admitted, from this address. If a limit is reached, another one is shut
+ * down for it, or it itself. NULL: no memory; the socket is shut down. */
+struct muster_connection *muster_connections_add(struct muster_connections *connections, int fd,
+                                                 const struct sockaddr *address);
 void muster_connections_remove(struct muster_connections *connections,
                                struct muster_connection *connection);
 
 /* A request ends: the next one has the whole time again. */
 void muster_connections_restart_timeout(struct muster_connections *connections,
                                         struct muster_connection *connection);
+
+/* What admission.h says of a connection; a NULL is one that was not added. */
+void muster_connections_set_busy(struct muster_connections *connections,
+                                 struct muster_connection *connection, bool busy);
+void muster_connections_set_trusted(struct muster_connections *connections,
+                                    struct muster_connection *connection, bool trusted);
+bool muster_connections_take_body(struct muster_connections *connections,
+                                  struct muster_connection *connection, size_t size_bytes);
+void muster_connections_give_body(struct muster_connections *connections,
+                                  struct muster_connection *connection, size_t size_bytes);
+/* Borrowed as long as the connection is there. */
+const char *muster_connection_address(const struct muster_connection *connection);
 
 /* The connection is suspended for this held request: it has no timeout, and its end is reported. */
 void muster_connections_watch(struct muster_connections *connections,

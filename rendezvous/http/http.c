@@ -1,5 +1,6 @@
 /* Requests from libmicrohttpd to rpc.h or horovod.h, responses back; the life of the server. */
 #include "rendezvous/http/http_parts.h"
+#include "rendezvous/http/https.h"
 
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
@@ -15,7 +16,7 @@ enum {
     OTHER_FILES = 64,       /* descriptors that are not connections */
     STOP_ANSWERS_MS = 1000, /* for the last responses to be sent */
     STOP_CLOSING_MS = 1000, /* for the remaining connections to close */
-    BODY_FIRST_BYTES = 1024,
+    SPARE_SHARE = 8,        /* a part of the connections that are on their way to be closed */
 };
 
 /* Responses ----------------------------------------------------------------------------------- */
@@ -88,6 +89,9 @@ static enum MHD_Result send_response(const struct muster_http_request *request, 
     if (http == MHD_HTTP_METHOD_NOT_ALLOWED) {
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW,
                                       request->horovod_path != NULL ? "GET, PUT, DELETE" : "POST");
+    }
+    if (http == MHD_HTTP_UNAUTHORIZED) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     }
     if (http == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
         (void)MHD_add_response_header(response, "Accept-Post",
@@ -164,8 +168,7 @@ static void respond_held(struct muster_held_request *held, struct muster_rpc_res
         return;
     }
     request->encoding.run = run_encoding;
-    muster_queues_add(request->http->queues, request->body != NULL ? request->body : "",
-                      request->size_bytes, &request->encoding);
+    muster_queues_add_beside(request->http->queues, &request->queued, &request->encoding);
 }
 
 static enum MHD_Result send_held(struct muster_http_request *request)
@@ -197,6 +200,8 @@ static bool call_service(struct muster_http_request *request,
     const struct muster_rpc_request rpc = {
         .method = request->method,
         .token = request->token,
+        .rights = request->rights,
+        .address = request->trusted ? NULL : muster_connection_address(request->socket),
         .body = request->body != NULL ? request->body : "",
         .size_bytes = request->size_bytes,
         .timeout_ms = patience_ms(request),
@@ -212,7 +217,11 @@ static void run_queued(struct muster_queued *queued)
         (struct muster_http_request *)((char *)queued -
                                        offsetof(struct muster_http_request, queued));
     struct muster_rpc_response response;
-    if (call_service(request, &response)) {
+    bool answered = call_service(request, &response);
+    if (!request->coding.streams) { /* which is called again */
+        muster_http_drop_body(request);
+    }
+    if (answered) {
         respond_held(&request->held, response);
     }
     AUTO_LOCK(&request->mutex);
@@ -241,7 +250,7 @@ static enum MHD_Result call(struct muster_http_request *request)
     if (request->refusal.http != 0) {
         return send_refusal(request);
     }
-    request->token = muster_http_token(request->connection);
+    muster_connections_set_busy(request->http->connections, request->socket, true);
     request->patience_ns = muster_http_patience_ns(request->connection);
     muster_http_enqueue(request);
     muster_mutex_lock(&request->mutex);
@@ -253,39 +262,6 @@ static enum MHD_Result call(struct muster_http_request *request)
     muster_mutex_unlock(&request->mutex);
     /* Without the lock: libmicrohttpd has one of its own while it asks for bytes of a stream. */
     return answered ? send_held(request) : MHD_YES;
-}
-
-/* Adds a piece to the body. The body of a refused request is read and dropped up to a limit,
- * because a client reads the response only after it has sent its body. False: the connection is to
- * be closed. */
-static bool append_body(struct muster_http_request *request, const char *data, size_t size_bytes)
-{
-    size_t needed = request->size_bytes + size_bytes;
-    if (muster_clock_ns() > request->deadline_ns || needed > MUSTER_HTTP_DRAIN_MAX_BYTES) {
-        return false;
-    }
-    if (request->refusal.http == 0 && request->is_get) {
-        request->refusal = muster_http_refuse_get_body();
-    }
-    if (request->refusal.http == 0 && needed > MUSTER_BODY_MAX_BYTES) {
-        request->refusal = muster_http_refuse_body();
-    }
-    if (request->refusal.http != 0) {
-        request->size_bytes = needed;
-        return true;
-    }
-    if (needed > request->capacity) {
-        size_t capacity = 2 * needed > BODY_FIRST_BYTES ? 2 * needed : BODY_FIRST_BYTES;
-        char *grown = realloc(request->body, capacity);
-        if (grown == NULL) {
-            return false;
-        }
-        request->body = grown;
-        request->capacity = capacity;
-    }
-    memcpy(request->body + request->size_bytes, data, size_bytes);
-    request->size_bytes = needed;
-    return true;
 }
 
 static struct muster_http_request *create_request(struct muster_http *http,
@@ -308,6 +284,19 @@ static struct muster_http_request *create_request(struct muster_http *http,
 }
 
 /* By the path: a request of Horovod's, a page, or a method of the service. */
+static struct muster_http_refusal check_path(struct muster_http_request *request, const char *url,
+                                             const char *http_method)
+{
+    struct MHD_Connection *connection = request->connection;
+    if (request->http->horovod != NULL && muster_horovod_path_is(url)) {
+        return muster_http_check_horovod(connection, url, http_method, request);
+    }
+    if (muster_http_check_page(url, http_method, request)) {
+        return (struct muster_http_refusal){0};
+    }
+    return muster_http_check_head(connection, url, http_method, request);
+}
+
 static struct muster_http_refusal check_head(struct muster_http_request *request, const char *url,
                                              const char *http_method, const char *version)
 {
@@ -316,12 +305,10 @@ static struct muster_http_refusal check_head(struct muster_http_request *request
     if (refusal.http != 0) {
         return refusal;
     }
-    if (request->http->horovod != NULL && muster_horovod_path_is(url)) {
-        return muster_http_check_horovod(connection, url, http_method, request);
-    }
-    return muster_http_check_page(url, http_method, request)
-               ? refusal
-               : muster_http_check_head(connection, url, http_method, request);
+    muster_http_find_tokens(connection, url, request);
+    muster_connections_set_trusted(request->http->connections, request->socket, request->trusted);
+    refusal = check_path(request, url, http_method);
+    return refusal.http != 0 ? refusal : muster_http_check_rights(connection, request);
 }
 
 /* libmicrohttpd calls this once for the head of a request, for each piece of its body, at its end,
@@ -345,7 +332,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
         return too_long || request->refusal.at_once ? send_refusal(request) : MHD_YES;
     }
     if (*data_size > 0) {
-        bool appended = append_body(request, data, *data_size);
+        bool appended = muster_http_append_body(request, data, *data_size);
         *data_size = 0;
         return appended ? MHD_YES : MHD_NO;
     }
@@ -379,7 +366,8 @@ static void destroy_request(void *user, struct MHD_Connection *connection, void 
     muster_mutex_unlock(&request->mutex);
     (void)pthread_mutex_destroy(&request->mutex);
     muster_rpc_response_finish(&request->response);
-    free(request->body);
+    muster_http_drop_body(request);
+    muster_connections_set_busy(http->connections, request->socket, false);
     free(request->horovod_path);
     free(request);
     AUTO_LOCK(&http->mutex);
@@ -389,15 +377,26 @@ static void destroy_request(void *user, struct MHD_Connection *connection, void 
     }
 }
 
+static struct muster_connection *add_connection(struct muster_http *http,
+                                                struct MHD_Connection *connection)
+{
+    static const struct sockaddr unknown = {.sa_family = AF_UNSPEC};
+    const union MHD_ConnectionInfo *fd =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *address =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    bool known = address != NULL && address->client_addr != NULL;
+    return fd != NULL ? muster_connections_add(http->connections, fd->connect_fd,
+                                               known ? address->client_addr : &unknown)
+                      : NULL;
+}
+
 static void notice_connection(void *user, struct MHD_Connection *connection, void **socket_context,
                               enum MHD_ConnectionNotificationCode code)
 {
     struct muster_http *http = user;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        *socket_context =
-            info != NULL ? muster_connections_add(http->connections, info->connect_fd) : NULL;
+        *socket_context = add_connection(http, connection);
     } else {
         muster_connections_remove(http->connections, *socket_context);
         *socket_context = NULL;
@@ -443,15 +442,34 @@ static unsigned connection_limit(void)
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
     (void)getrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_cur > MUSTER_HTTP_CONNECTIONS_MAX + OTHER_FILES) {
-        return MUSTER_HTTP_CONNECTIONS_MAX;
+    unsigned most = MUSTER_HTTP_CONNECTIONS_MAX + MUSTER_HTTP_CONNECTIONS_MAX / SPARE_SHARE;
+    if (limit.rlim_cur > most + OTHER_FILES) {
+        return most;
     }
     return limit.rlim_cur > 2 * OTHER_FILES ? (unsigned)limit.rlim_cur - OTHER_FILES : OTHER_FILES;
 }
 
-static struct MHD_Daemon *start_daemon(struct muster_http *http, int listen_fd)
+/* Ours come first: beyond libmicrohttpd's limit, connections wait unseen until others end. */
+static struct muster_admission_limits admission_limits(const struct muster_http_config *config)
+{
+    unsigned possible = connection_limit();
+    unsigned most = possible - possible / (SPARE_SHARE + 1);
+    bool lower = config->connections_max != 0 && config->connections_max < most;
+    return (struct muster_admission_limits){.connections = lower ? config->connections_max : most,
+                                            .connections_per_address =
+                                                config->connections_per_address};
+}
+
+static struct MHD_Daemon *start_daemon(struct muster_http *http,
+                                       const struct muster_http_config *config, int listen_fd)
 {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    static char versions[] = "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
+    const struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, muster_https_callback()},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, versions},
+        {MHD_OPTION_END, 0, NULL},
+    };
     const struct MHD_OptionItem options[] = {
         /* First, so that errors in the following ones are logged. */
         {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_library, NULL},
@@ -463,8 +481,11 @@ static struct MHD_Daemon *start_daemon(struct muster_http *http, int listen_fd)
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)notice_connection, http},
         {MHD_OPTION_END, 0, NULL},
     };
+    flags |= config->https != NULL ? MHD_USE_TLS : 0U;
     return MHD_start_daemon(flags, 0, accept_connection, http, handle, http, MHD_OPTION_ARRAY,
-                            options, MHD_OPTION_END);
+                            options, MHD_OPTION_ARRAY,
+                            config->https != NULL ? tls : &tls[sizeof tls / sizeof tls[0] - 1],
+                            MHD_OPTION_END);
 }
 
 /* The connections come before libmicrohttpd, whose threads call them. */
@@ -478,16 +499,18 @@ muster_status muster_http_start(const struct muster_http_config *config,
     }
     http->service = service;
     http->horovod = config->horovod;
+    http->access = config->access;
     http->transfer_timeout_ms = config->transfer_timeout_ms;
     muster_mutex_init(&http->mutex);
     muster_condition_init(&http->idle);
-    muster_status status = muster_connections_create(config->transfer_timeout_ms, connection_closed,
-                                                     http, &http->connections);
+    muster_status status =
+        muster_connections_create(config->transfer_timeout_ms, admission_limits(config),
+                                  connection_closed, http, &http->connections);
     if (status == MUSTER_OK) {
         status = muster_queues_create(&http->queues);
     }
     if (status == MUSTER_OK) {
-        http->daemon = start_daemon(http, listen_fd);
+        http->daemon = start_daemon(http, config, listen_fd);
         if (http->daemon == NULL) {
             status = muster_error_set(MUSTER_FATAL, "libmicrohttpd does not start");
         }

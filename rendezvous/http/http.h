@@ -22,10 +22,17 @@ enum {
 
 struct muster_horovod;
 
+struct muster_access;
+struct muster_https;
+
 struct muster_http_config {
-    int listen_fd; /* taken */
+    int listen_fd;                /* taken */
+    struct muster_access *access; /* borrowed until stop; NULL: everybody is let in */
+    struct muster_https *https;   /* borrowed until stop; NULL: plain HTTP */
     uint32_t transfer_timeout_ms;
-    struct muster_horovod *horovod; /* borrowed until stop; NULL: its paths are not served */
+    uint32_t connections_max;         /* 0: as many as the process may open */
+    uint32_t connections_per_address; /* 0: admission.h has the default */
+    struct muster_horovod *horovod;   /* borrowed until stop; NULL: its paths are not served */
 };
 
 struct muster_http;

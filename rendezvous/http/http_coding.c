@@ -119,13 +119,34 @@ struct muster_http_refusal muster_http_check_get_coding(struct MHD_Connection *c
 
 /* The request --------------------------------------------------------------------------------- */
 
-/* Takes the bytes as the body. */
-static void replace_body(struct muster_http_request *request, char *bytes, size_t size_bytes)
+static struct muster_http_refusal refuse_status(muster_status status)
 {
-    free(request->body);
+    switch (status) {
+    case MUSTER_OK:
+        return refuse(0, MUSTER_RPC_OK, "");
+    case MUSTER_INVALID:
+        return refuse(MHD_HTTP_BAD_REQUEST, MUSTER_RPC_INVALID_ARGUMENT, muster_last_error());
+    case MUSTER_RETRY:
+        return refuse(MHD_HTTP_CONTENT_TOO_LARGE, MUSTER_RPC_RESOURCE_EXHAUSTED,
+                      muster_last_error());
+    default:
+        return refuse(MHD_HTTP_INTERNAL_SERVER_ERROR, MUSTER_RPC_INTERNAL, muster_last_error());
+    }
+}
+
+/* Takes the bytes as the body, instead of those that it had. */
+static struct muster_http_refusal replace_body(struct muster_http_request *request, char *bytes,
+                                               size_t size_bytes)
+{
+    muster_http_drop_body(request);
+    if (!muster_connections_take_body(request->http->connections, request->socket, size_bytes)) {
+        free(bytes);
+        return muster_http_refuse_crowd();
+    }
     request->body = bytes;
     request->size_bytes = size_bytes;
     request->capacity = size_bytes;
+    return refuse(0, MUSTER_RPC_OK, "");
 }
 
 /* A stream's request is one envelope, which says whether its message is packed. */
@@ -144,17 +165,16 @@ static muster_status open_envelope(struct muster_http_request *request)
     return MUSTER_OK;
 }
 
-static muster_status unpack_body(struct muster_http_request *request)
+static struct muster_http_refusal unpack_body(struct muster_http_request *request)
 {
     char *bytes = NULL;
     size_t size_bytes = 0;
-    TRY(muster_gzip_unpack(request->body, request->size_bytes, MUSTER_BODY_MAX_BYTES, &bytes,
-                           &size_bytes));
-    replace_body(request, bytes, size_bytes);
-    return MUSTER_OK;
+    muster_status status = muster_gzip_unpack(request->body, request->size_bytes,
+                                              MUSTER_BODY_MAX_BYTES, &bytes, &size_bytes);
+    return status == MUSTER_OK ? replace_body(request, bytes, size_bytes) : refuse_status(status);
 }
 
-static muster_status decode_proto(struct muster_http_request *request)
+static muster_status proto_text(const struct muster_http_request *request, char **ret_text)
 {
     json_t *json = NULL;
     TRY(muster_proto_decode(request->coding.proto->request,
@@ -165,38 +185,29 @@ static muster_status decode_proto(struct muster_http_request *request)
     if (text == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for a message");
     }
-    replace_body(request, text, strlen(text));
+    *ret_text = text;
     return MUSTER_OK;
 }
 
-static muster_status decode(struct muster_http_request *request)
+static struct muster_http_refusal decode_proto(struct muster_http_request *request)
 {
-    const struct muster_http_coding *coding = &request->coding;
-    if (coding->streams) {
-        TRY(open_envelope(request));
-    }
-    if (coding->packed && request->size_bytes > 0) {
-        TRY(unpack_body(request));
-    }
-    return coding->binary ? decode_proto(request) : MUSTER_OK;
+    char *text = NULL;
+    muster_status status = proto_text(request, &text);
+    return status == MUSTER_OK ? replace_body(request, text, strlen(text)) : refuse_status(status);
 }
 
 struct muster_http_refusal muster_http_decode(struct muster_http_request *request)
 {
-    if (request->coding.proto == NULL) {
-        return refuse(0, MUSTER_RPC_OK, "");
+    const struct muster_http_coding *coding = &request->coding;
+    struct muster_http_refusal refusal = refuse(0, MUSTER_RPC_OK, "");
+    if (coding->proto != NULL && coding->streams) {
+        refusal = refuse_status(open_envelope(request));
     }
-    switch (decode(request)) {
-    case MUSTER_OK:
-        return refuse(0, MUSTER_RPC_OK, "");
-    case MUSTER_INVALID:
-        return refuse(MHD_HTTP_BAD_REQUEST, MUSTER_RPC_INVALID_ARGUMENT, muster_last_error());
-    case MUSTER_RETRY:
-        return refuse(MHD_HTTP_CONTENT_TOO_LARGE, MUSTER_RPC_RESOURCE_EXHAUSTED,
-                      muster_last_error());
-    default:
-        return refuse(MHD_HTTP_INTERNAL_SERVER_ERROR, MUSTER_RPC_INTERNAL, muster_last_error());
+    if (refusal.http == 0 && coding->proto != NULL && coding->packed && request->size_bytes > 0) {
+        refusal = unpack_body(request);
     }
+    return refusal.http == 0 && coding->proto != NULL && coding->binary ? decode_proto(request)
+                                                                        : refusal;
 }
 
 /* Responses ----------------------------------------------------------------------------------- */

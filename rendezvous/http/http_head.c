@@ -26,25 +26,6 @@ static const char *argument(struct MHD_Connection *connection, const char *name)
     return MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
-uint64_t muster_http_body_length(struct MHD_Connection *connection)
-{
-    const char *length = header(connection, "Content-Length");
-    return length != NULL ? strtoull(length, NULL, 10) : 0;
-}
-
-struct muster_http_refusal muster_http_refuse_body(void)
-{
-    _Static_assert(MUSTER_BODY_MAX_BYTES == 262144, "the text has the number");
-    return refuse(MHD_HTTP_CONTENT_TOO_LARGE, MUSTER_RPC_RESOURCE_EXHAUSTED,
-                  "the body is longer than 262144 bytes");
-}
-
-struct muster_http_refusal muster_http_refuse_get_body(void)
-{
-    return refuse(MHD_HTTP_BAD_REQUEST, MUSTER_RPC_INVALID_ARGUMENT,
-                  "a GET has no body: its message is in the query");
-}
-
 static bool timeout_valid(const char *timeout)
 {
     size_t digits = timeout != NULL ? strspn(timeout, "0123456789") : 1;

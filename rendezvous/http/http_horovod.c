@@ -44,6 +44,7 @@ bool muster_http_call_horovod(struct muster_http_request *request,
         .path = request->horovod_path,
         .body = request->body != NULL ? request->body : "",
         .size_bytes = request->size_bytes,
+        .creates = (request->rights & MUSTER_RIGHT_WORK) != 0,
     };
     return muster_horovod_handle(request->http->horovod, &horovod, &request->held, ret_response);
 }

@@ -4,6 +4,7 @@
 
 #include "rendezvous/coding/proto.h"
 #include "rendezvous/horovod/horovod.h"
+#include "rendezvous/http/access.h"
 #include "rendezvous/http/connections.h"
 #include "rendezvous/http/http.h"
 #include "rendezvous/http/queues.h"
@@ -16,6 +17,7 @@
 struct muster_http {
     struct muster_service *service;
     struct muster_horovod *horovod; /* NULL: none */
+    struct muster_access *access;   /* NULL: none */
     struct muster_connections *connections;
     struct muster_queues *queues;
     struct MHD_Daemon *daemon;
@@ -58,7 +60,9 @@ struct muster_http_request {
     enum muster_rpc_method method;
     struct muster_http_coding coding;
     bool is_get;
-    const char *token;   /* borrowed from the head; NULL: none */
+    unsigned rights;     /* of enum muster_right */
+    bool trusted;        /* it has a token of the server */
+    const char *token;   /* of a job; borrowed from the head; NULL: none */
     int64_t patience_ns; /* the client waits until then; MUSTER_NEVER: no limit */
     uint64_t cursor;     /* of a stream: where the next call goes on */
     bool is_page;        /* its path is no method's: page */
@@ -118,8 +122,17 @@ enum MHD_Result muster_http_send_page(struct muster_http_request *request);
 uint64_t muster_http_body_length(struct MHD_Connection *connection);
 /* Of a body that is too long. */
 struct muster_http_refusal muster_http_refuse_body(void);
+/* Of a body beside too many others that are not answered yet. */
+struct muster_http_refusal muster_http_refuse_crowd(void);
 /* Of a body that a GET has. */
 struct muster_http_refusal muster_http_refuse_get_body(void);
+
+/* Adds a piece to the body. The body of a refused request is read and dropped up to a limit,
+ * because a client reads the response only after it has sent its body. False: the connection is to
+ * be closed. */
+bool muster_http_append_body(struct muster_http_request *request, const char *data,
+                             size_t size_bytes);
+void muster_http_drop_body(struct muster_http_request *request);
 
 /* Sets request->body, which is NULL, from the query of a GET. */
 struct muster_http_refusal muster_http_read_query(struct MHD_Connection *connection,
@@ -135,6 +148,13 @@ bool muster_http_call_horovod(struct muster_http_request *request,
 
 /* The token of "Authorization: Bearer TOKEN", borrowed; NULL: there is none. */
 const char *muster_http_token(struct MHD_Connection *connection);
+
+/* Finds the tokens in the head: sets the rights of the sender, and the token of a job. */
+void muster_http_find_tokens(struct MHD_Connection *connection, const char *url,
+                             struct muster_http_request *request);
+/* Refuses a request that its sender has no right to. The other checks of the head are done. */
+struct muster_http_refusal muster_http_check_rights(struct MHD_Connection *connection,
+                                                    const struct muster_http_request *request);
 /* When the time of Connect-Timeout-Ms is over; MUSTER_NEVER: there is none. */
 int64_t muster_http_patience_ns(struct MHD_Connection *connection);
 

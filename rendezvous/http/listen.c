@@ -2,6 +2,7 @@
 #include "rendezvous/http/listen.h"
 
 #include "worker/base/cleanup.h"
+#include "worker/base/keepalive.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -47,6 +48,7 @@ static int open_one(const struct addrinfo *info)
         return -1;
     }
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    (void)muster_keepalive_set(fd); /* connections inherit it: a host that is gone is noticed */
     if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, MUSTER_LISTEN_BACKLOG) != 0) {
         return -1;
     }
@@ -99,6 +101,20 @@ muster_status muster_listen_describe(int fd, char ret_address[MUSTER_LISTEN_ADDR
                    bound.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
     *ret_port = (uint16_t)strtoul(port, NULL, 10);
     return MUSTER_OK;
+}
+
+bool muster_listen_is_local(int fd)
+{
+    struct sockaddr_storage bound = {0};
+    socklen_t size = sizeof bound;
+    if (getsockname(fd, (struct sockaddr *)&bound, &size) != 0) {
+        return false;
+    }
+    if (bound.ss_family == AF_INET) {
+        return ntohl(((const struct sockaddr_in *)&bound)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    return bound.ss_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)&bound)->sin6_addr);
 }
 
 muster_status muster_listen_write_port(const char *path, uint16_t port)

@@ -4,6 +4,7 @@
 
 #include "worker/base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -20,6 +21,9 @@ MUSTER_CHECKED muster_status muster_listen_open(const char *address, int *ret_fd
 MUSTER_CHECKED muster_status muster_listen_describe(int fd,
                                                     char ret_address[MUSTER_LISTEN_ADDRESS_SIZE],
                                                     uint16_t *ret_port);
+
+/* Whether only processes of this machine reach the socket. */
+bool muster_listen_is_local(int fd);
 
 /* Writes "PORT\n" into the file, atomically: a reader finds the whole line or no file. */
 MUSTER_CHECKED muster_status muster_listen_write_port(const char *path, uint16_t port);

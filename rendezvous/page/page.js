@@ -16,6 +16,7 @@ const view = {
     problem: null, // the error of GetJob
     open: new Map(), // job and host -> whether its members are shown
     answered: 0, // when the server answered last
+    shut: false, // the server wants a token of its own
     away: "", // why it did not answer
     drawn: "", // the job whose form was drawn
 };
@@ -388,7 +389,7 @@ function drawJob() {
 function drawConnection() {
     const place = byId("connection");
     const silent = Date.now() - view.answered;
-    const text = view.away === "" ? "live"
+    const text = view.shut ? "locked" : view.away === "" ? "live"
         : `no answer${view.answered > 0 ? ` for ${duration(silent)}` : ""}: ${view.away}`;
     place.className = view.away === "" ? "" : "away";
     if (place.textContent !== text) {
@@ -406,12 +407,18 @@ function drawAll() {
 // The server -------------------------------------------------------------------------------------
 
 const tokenOf = (name) => sessionStorage.getItem(`token ${name}`) ?? "";
+const SERVER_TOKEN = "server token";
+const isLocked = (error) => ["unauthenticated", "permission_denied"].includes(error.code);
 
 // The method's response, or an Error with the server's code.
 async function call(method, message, token) {
     const headers = { "Content-Type": "application/json", "Connect-Protocol-Version": "1" };
     if (token !== "") {
         headers.Authorization = `Bearer ${token}`;
+    }
+    const serverToken = sessionStorage.getItem(SERVER_TOKEN) ?? "";
+    if (serverToken !== "") {
+        headers["Muster-Server-Token"] = serverToken;
     }
     const response = await fetch(`muster.v1.Rendezvous/${method}`, { method: "POST", headers,
         body: JSON.stringify(message), signal: AbortSignal.timeout(TIMEOUT_MS),
@@ -444,9 +451,8 @@ async function askForJob(name) {
             throw error;
         }
         if (name === view.name) {
-            const locked = ["unauthenticated", "permission_denied"].includes(error.code);
-            [view.job, view.problem] = [null, locked ? null : error.message];
-            askForToken(locked ? error.message : null);
+            [view.job, view.problem] = [null, isLocked(error) ? null : error.message];
+            askForToken(isLocked(error) ? error.message : null);
         }
     }
 }
@@ -454,6 +460,7 @@ async function askForJob(name) {
 async function ask() {
     try {
         const { jobs } = await call("ListJobs", {}, tokenOf(view.name));
+        view.shut = false;
         view.jobs = [...(jobs ?? [])].sort((a, b) => a.name.localeCompare(b.name));
         if (view.name === "" && view.jobs.length === 1) {
             view.name = view.jobs[0].name;
@@ -464,6 +471,10 @@ async function ask() {
         [view.answered, view.away] = [Date.now(), ""];
     } catch (error) {
         view.away = error.name === "TimeoutError" ? "timed out" : error.message;
+        if (isLocked(error)) {
+            [view.shut, view.jobs, view.job] = [true, null, null];
+            askForToken("This server needs the token of a viewer.");
+        }
     }
 }
 
@@ -486,6 +497,10 @@ function readAddress() {
     if (given.has("token")) {
         sessionStorage.setItem(`token ${name}`, given.get("token"));
         history.replaceState(null, "", `#job=${encodeURIComponent(name)}`);
+    }
+    if (given.has("server-token")) {
+        sessionStorage.setItem(SERVER_TOKEN, given.get("server-token"));
+        history.replaceState(null, "", name === "" ? "#" : `#job=${encodeURIComponent(name)}`);
     }
     if (name !== view.name) {
         [view.name, view.job, view.problem] = [name, null, null];
@@ -513,8 +528,10 @@ byId("job").addEventListener("toggle", (event) => {
 }, true);
 byId("access").addEventListener("submit", (event) => {
     event.preventDefault();
-    sessionStorage.setItem(`token ${view.name}`, byId("token").value.trim());
+    sessionStorage.setItem(view.shut ? SERVER_TOKEN : `token ${view.name}`,
+        byId("token").value.trim());
     byId("token").value = "";
+    askForToken(null);
     show();
 });
 readAddress();

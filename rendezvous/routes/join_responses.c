@@ -43,7 +43,7 @@ const struct muster_formed *muster_join_responses_shared(struct muster_transacti
     uint64_t number = muster_membership_generation(job->membership).number;
     if (job->formed == NULL || job->formed->generation != number) {
         const struct muster_formed_settings settings = {
-            .link_token = job->link_token, .hold_ms = transaction->service->config.hold_ms};
+            .link_token = job->link_token, .hold_ms = transaction->service->config.watch_ms};
         muster_formed_destroy(job->formed);
         job->formed = muster_formed_create(job->membership, &settings);
     }

@@ -1,5 +1,6 @@
 /* The metrics in Prometheus' text format 0.0.4. No label has a value that a client chose. */
 #include "rendezvous/routes/status_paths.h"
+#include "rendezvous/service/damaged_jobs.h"
 #include "rendezvous/service/transactions.h"
 #include "worker/base/clock.h"
 
@@ -127,6 +128,25 @@ static void write_jobs(FILE *text, struct muster_service *service)
               counts.suspected);
 }
 
+static void write_store(FILE *text, struct muster_service *service)
+{
+    const struct muster_metrics *metrics = &service->metrics;
+    write_histogram(text, "musterd_store_append_seconds",
+                    "Time to append an event to the store, or to fail.", &metrics->appends);
+    write_one(text, "musterd_store_append_failures_total", "counter",
+              "Events that could not be appended to the store.",
+              (double)atomic_load(&metrics->append_failures));
+    write_histogram(text, "musterd_store_sync_seconds",
+                    "Time to sync the store, once for all that was written meanwhile, or to fail.",
+                    &metrics->syncs);
+    write_one(text, "musterd_store_sync_failures_total", "counter",
+              "Syncs of the store that failed. After one nothing is stored until a new start.",
+              (double)atomic_load(&metrics->sync_failures));
+    write_one(text, "musterd_damaged_jobs", "gauge",
+              "Jobs that are not served because a row of them in the store is damaged.",
+              (double)muster_damaged_jobs_count(service));
+}
+
 static void write_events(FILE *text, const struct muster_metrics *metrics)
 {
     static const char *const reasons[] = {"died", "finished", "planned", "failed"};
@@ -147,11 +167,6 @@ static void write_events(FILE *text, const struct muster_metrics *metrics)
     write_histogram(text, "musterd_recovery_seconds",
                     "Time from the revocation of a generation, for any reason, to the next one.",
                     &metrics->recovery);
-    write_histogram(text, "musterd_store_append_seconds",
-                    "Time to append an event to the store, or to fail.", &metrics->appends);
-    write_one(text, "musterd_store_append_failures_total", "counter",
-              "Events that could not be appended to the store.",
-              (double)atomic_load(&metrics->append_failures));
 }
 
 /* The process --------------------------------------------------------------------------------- */
@@ -224,6 +239,7 @@ char *muster_metrics_format(struct muster_service *service,
     write_requests(text, &service->metrics);
     write_jobs(text, service);
     write_events(text, &service->metrics);
+    write_store(text, service);
     write_one(text, "musterd_connections", "gauge", "Open connections.", (double)sockets->open);
     write_one(text, "musterd_connections_accepted_total", "counter",
               "Connections that were accepted.", (double)sockets->accepted);

@@ -1,6 +1,7 @@
 /* Resize, EndJob, GetJob, ListJobs: the methods of people and launchers. */
 #include "rendezvous/routes/routes.h"
 #include "rendezvous/routes/watching.h"
+#include "rendezvous/service/damaged_jobs.h"
 #include "rendezvous/service/job_events.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
@@ -14,6 +15,9 @@
 static bool accept_event(struct muster_rpc_call *call, const char *job, struct muster_event *event)
 {
     struct muster_transaction transaction;
+    if (event->kind == MUSTER_EVENT_END && muster_damaged_jobs_end(call, job)) {
+        return true;
+    }
     if (!muster_transaction_begin(call, job, &transaction)) {
         return true;
     }
@@ -85,7 +89,8 @@ static void fill_members(const struct muster_job *job, const struct job_member_r
         member->cross_rank = view.rank == UINT32_MAX ? -1 : ranks[view.rank].cross;
         member->joined_ms = view.joined_ms;
         member->progress = view.progress;
-        member->silent_ms = now_ms > view.last_seen_ms ? (uint64_t)(now_ms - view.last_seen_ms) : 0;
+        member->silent_ms =
+            now_ms > view.last_seen_ms && !view.held ? (uint64_t)(now_ms - view.last_seen_ms) : 0;
         member->suspected = view.suspected;
         member->leave_asked = view.leave_asked;
         response->pending = response->pending || view.leave_asked;

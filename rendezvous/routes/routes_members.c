@@ -73,9 +73,12 @@ static struct muster_rpc_response expire_join(struct muster_transaction *transac
                                               const struct muster_held_request *held)
 {
     struct muster_rpc_response response;
-    return join_ready(transaction, held, &response)
-               ? response
-               : muster_join_responses_waiting(transaction->job);
+    if (join_ready(transaction, held, &response)) {
+        return response;
+    }
+    /* Perhaps nobody is left of the members for whom the newcomer waits. */
+    muster_transaction_ask(transaction);
+    return muster_join_responses_waiting(transaction->job);
 }
 
 static const struct muster_held_kind join_kind = {
@@ -218,7 +221,7 @@ static struct muster_rpc_response expire_watch(struct muster_transaction *transa
 }
 
 static const struct muster_held_kind watch_kind = {
-    .of_member = true, .ready = watch_ready, .expire = expire_watch};
+    .of_member = true, .ends_by_ask = true, .ready = watch_ready, .expire = expire_watch};
 
 static bool watch(struct muster_transaction *transaction, struct muster_rpc_call *call,
                   const struct muster_watch_request *request)
@@ -236,7 +239,7 @@ static bool watch(struct muster_transaction *transaction, struct muster_rpc_call
     muster_watch_cancel_older(transaction, request->member);
     return watch_ready(transaction, held, &call->response) ||
            muster_transaction_hold(transaction, call, &watch_kind,
-                                   transaction->service->config.hold_ms);
+                                   muster_transaction_watch_ms(transaction, request->member));
 }
 
 bool muster_route_watch(struct muster_rpc_call *call)
@@ -309,6 +312,10 @@ static muster_status report(struct muster_transaction *transaction,
     (void)snprintf(event.member, sizeof event.member, "%s", request->member);
     (void)snprintf(event.why, sizeof event.why, "%s", request->why);
     TRY(find_suspect(transaction->job, request, event.suspect));
+    if (request->kind == MUSTER_REPORT_WAITING) {
+        muster_transaction_ask(transaction); /* no evidence against anybody */
+        return MUSTER_OK;
+    }
     return muster_job_accept(transaction, &event);
 }
 

@@ -2,10 +2,11 @@
  * WatchStream: one call a message. The response says with which cursor the next call is made, so
  * that the stream has no state between two messages but that number.
  *
- *   member   1, pending known, leave known (three bits), and the milliseconds at which the stream
- * ends viewer   1, resting (two bits), and the job's changes that the viewer has seen
+ *   member  1, pending known, leave known (three bits), and the milliseconds at which it ends
+ *   viewer  1, resting (two bits), and the job's changes that the viewer has seen
  */
 #include "rendezvous/routes/routes.h"
+#include "rendezvous/routes/rpc.h"
 #include "rendezvous/routes/watching.h"
 #include "rendezvous/service/job_events.h"
 #include "worker/base/clock.h"
@@ -90,7 +91,7 @@ static struct muster_rpc_response expire_member(struct muster_transaction *trans
 }
 
 static const struct muster_held_kind member_kind = {
-    .of_member = true, .ready = member_ready, .expire = expire_member};
+    .of_member = true, .ends_by_ask = true, .ready = member_ready, .expire = expire_member};
 
 /* Only the first call is a sign of life: the others are the server's own. */
 static bool watch_as_member(struct muster_transaction *transaction, struct muster_rpc_call *call,
@@ -103,7 +104,7 @@ static bool watch_as_member(struct muster_transaction *transaction, struct muste
     uint64_t now_ms = (uint64_t)(muster_clock_ns() / MUSTER_NS_PER_MS);
     bool first = cursor == 0;
     if (first) {
-        uint64_t end_ms = now_ms + transaction->service->config.hold_ms;
+        uint64_t end_ms = now_ms + muster_transaction_watch_ms(transaction, request->member);
         cursor = end_ms << MEMBER_BITS | 1 | (request->pending_known ? PENDING_KNOWN : 0) |
                  (request->leave_known ? LEAVE_KNOWN : 0);
     }
@@ -215,12 +216,29 @@ static bool watch_as_viewer(struct muster_transaction *transaction, struct muste
                                    resting ? rest_ms : transaction->service->config.hold_ms);
 }
 
+/* Who may only see jobs is no member. The table in rpc.c has the rights of viewers. */
+static bool forbidden(struct muster_rpc_call *call, const struct muster_watch_request *request)
+{
+    unsigned rights = call->request->rights;
+    if (request->member[0] == '\0') {
+        return false;
+    }
+    call->needs_no_token = (rights & MUSTER_RIGHT_RULE) != 0;
+    if (!muster_rpc_allows(MUSTER_RPC_WATCH, rights)) {
+        call->response = muster_rpc_response_error(
+            MUSTER_RPC_PERMISSION_DENIED,
+            "member: to watch as one needs a token of the role worker or admin");
+        return true;
+    }
+    return false;
+}
+
 bool muster_route_watch_stream(struct muster_rpc_call *call)
 {
     struct muster_watch_request request;
     struct muster_transaction transaction;
     if (muster_rpc_call_failed(call, muster_stream_request_decode(call->json, &request)) ||
-        !muster_transaction_begin(call, request.job, &transaction)) {
+        forbidden(call, &request) || !muster_transaction_begin(call, request.job, &transaction)) {
         return true;
     }
     bool answered = request.member[0] != '\0' ? watch_as_member(&transaction, call, &request)

@@ -1,5 +1,6 @@
 /* Put, Get, Wait, Add, CompareAndSwap, Delete, CountKeys: small values that members exchange. */
 #include "rendezvous/routes/routes.h"
+#include "rendezvous/service/quotas.h"
 #include "rendezvous/service/transactions.h"
 
 #include <errno.h>
@@ -79,6 +80,7 @@ static muster_status change_value(struct muster_transaction *transaction,
     struct muster_store *store = transaction->service->store;
     struct muster_job *job = transaction->job;
     struct muster_value *prepared = NULL;
+    TRY(muster_quotas_check_value(transaction->service, job, change->value_size));
     TRY(muster_values_prepare(&job->values, change, &prepared));
     size_t size_bytes;
     const void *record = muster_value_record(prepared, &size_bytes);

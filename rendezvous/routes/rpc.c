@@ -7,28 +7,36 @@
 
 #include <string.h>
 
+enum {
+    SEE_OR_WORK = MUSTER_RIGHT_SEE | MUSTER_RIGHT_WORK,
+    SEE_OR_RULE = MUSTER_RIGHT_SEE | MUSTER_RIGHT_RULE,
+};
+
 /* The methods by number; README.md has what a new one needs. */
 static const struct {
     bool (*route)(struct muster_rpc_call *call);
-    bool safe; /* NO_SIDE_EFFECTS in the .proto */
+    bool safe;       /* NO_SIDE_EFFECTS in the .proto */
+    unsigned needs;  /* one of these rights */
+    unsigned waives; /* any of these rights stands for the job's token */
 } routes[MUSTER_RPC_METHOD_COUNT] = {
-    [MUSTER_RPC_JOIN] = {muster_route_join, false},
-    [MUSTER_RPC_WATCH] = {muster_route_watch, false},
-    [MUSTER_RPC_LEAVE] = {muster_route_leave, false},
-    [MUSTER_RPC_REPORT] = {muster_route_report, false},
-    [MUSTER_RPC_RESIZE] = {muster_route_resize, false},
-    [MUSTER_RPC_PUT] = {muster_route_put, false},
-    [MUSTER_RPC_GET] = {muster_route_get, true},
-    [MUSTER_RPC_WAIT] = {muster_route_wait, false},
-    [MUSTER_RPC_GET_JOB] = {muster_route_get_job, true},
-    [MUSTER_RPC_LIST_JOBS] = {muster_route_list_jobs, true},
-    [MUSTER_RPC_END_JOB] = {muster_route_end_job, false},
-    [MUSTER_RPC_PEERS] = {muster_route_peers, true},
-    [MUSTER_RPC_ADD] = {muster_route_add, false},
-    [MUSTER_RPC_COMPARE_AND_SWAP] = {muster_route_compare_and_swap, false},
-    [MUSTER_RPC_DELETE] = {muster_route_delete, false},
-    [MUSTER_RPC_COUNT_KEYS] = {muster_route_count_keys, true},
-    [MUSTER_RPC_WATCH_STREAM] = {muster_route_watch_stream, false},
+    [MUSTER_RPC_JOIN] = {muster_route_join, false, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_WATCH] = {muster_route_watch, false, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_LEAVE] = {muster_route_leave, false, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_REPORT] = {muster_route_report, false, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_RESIZE] = {muster_route_resize, false, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_PUT] = {muster_route_put, false, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_GET] = {muster_route_get, true, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_WAIT] = {muster_route_wait, false, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_GET_JOB] = {muster_route_get_job, true, SEE_OR_WORK, SEE_OR_RULE},
+    [MUSTER_RPC_LIST_JOBS] = {muster_route_list_jobs, true, MUSTER_RIGHT_LIST, 0},
+    [MUSTER_RPC_END_JOB] = {muster_route_end_job, false, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_PEERS] = {muster_route_peers, true, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_ADD] = {muster_route_add, false, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_COMPARE_AND_SWAP] = {muster_route_compare_and_swap, false, MUSTER_RIGHT_WORK,
+                                     MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_DELETE] = {muster_route_delete, false, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_COUNT_KEYS] = {muster_route_count_keys, true, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_WATCH_STREAM] = {muster_route_watch_stream, false, SEE_OR_WORK, SEE_OR_RULE},
 };
 
 bool muster_rpc_find_method(const char *name, enum muster_rpc_method *ret_method)
@@ -40,6 +48,11 @@ bool muster_rpc_find_method(const char *name, enum muster_rpc_method *ret_method
         }
     }
     return false;
+}
+
+bool muster_rpc_allows(enum muster_rpc_method method, unsigned rights)
+{
+    return (routes[method].needs & rights) != 0;
 }
 
 bool muster_rpc_is_safe(enum muster_rpc_method method)
@@ -91,8 +104,12 @@ static bool handle(struct muster_service *service, const struct muster_rpc_reque
         *ret_response = muster_rpc_response_status(status);
         return true;
     }
-    struct muster_rpc_call call = {
-        .service = service, .request = request, .json = json, .held = held};
+    struct muster_rpc_call call = {.service = service,
+                                   .request = request,
+                                   .json = json,
+                                   .held = held,
+                                   .needs_no_token =
+                                       (routes[request->method].waives & request->rights) != 0};
     bool answered = routes[request->method].route(&call);
     json_decref(json);
     if (answered && !defer(&call)) {
@@ -135,6 +152,7 @@ void muster_rpc_disconnected(struct muster_service *service, const struct muster
     struct muster_held_request *held =
         muster_held_requests_find(&transaction.job->held_requests, id);
     if (held != NULL) {
+        muster_transaction_expect_crowd(&transaction); /* perhaps a proxy has ended */
         muster_transaction_respond(
             &transaction, held,
             muster_rpc_response_error(MUSTER_RPC_CANCELED, "the connection closed"));

@@ -22,6 +22,10 @@ void muster_rpc_disconnected(struct muster_service *service, const struct muster
 /* False: no method has this name. */
 bool muster_rpc_find_method(const char *name, enum muster_rpc_method *ret_method);
 
+/* Whether these rights (enum muster_right) allow the method, for a job whose token the sender has.
+ */
+bool muster_rpc_allows(enum muster_rpc_method method, unsigned rights);
+
 /* True for a method that changes nothing, so that it may come as a GET. */
 bool muster_rpc_is_safe(enum muster_rpc_method method);
 

@@ -6,9 +6,11 @@
 
 #include <utlist.h>
 
-void muster_commits_init(struct muster_commits *commits, struct muster_store *store)
+void muster_commits_init(struct muster_commits *commits, struct muster_store *store,
+                         struct muster_metrics *metrics)
 {
     commits->store = store;
+    commits->metrics = metrics;
     muster_mutex_init(&commits->mutex);
     muster_condition_init(&commits->changed);
 }
@@ -37,7 +39,10 @@ static void sync_and_send(struct muster_commits *commits, struct muster_held_req
 {
     struct muster_store *store = commits->store;
     uint64_t ticket = atomic_load(&commits->written); /* given after the write: this sync has it */
-    if (store->ops->sync(store) == MUSTER_OK) {
+    int64_t began_ns = muster_clock_ns();
+    muster_status status = store->ops->sync(store);
+    muster_metrics_sync(commits->metrics, muster_clock_ns() - began_ns, status == MUSTER_OK);
+    if (status == MUSTER_OK) {
         atomic_store(&commits->synced, ticket);
     } else {
         refuse_all(waiting);

@@ -8,15 +8,17 @@
 #define MUSTER_RENDEZVOUS_SERVICE_COMMITS_H
 
 #include "rendezvous/service/held_requests.h"
+#include "rendezvous/service/metrics.h"
 #include "rendezvous/store/store.h"
 #include "worker/base/thread.h"
 
 #include <stdatomic.h>
 
 struct muster_commits {
-    struct muster_store *store; /* borrowed */
-    _Atomic uint64_t written;   /* tickets given */
-    _Atomic uint64_t synced;    /* what has this ticket or a lower one is on the disk */
+    struct muster_store *store;     /* borrowed */
+    struct muster_metrics *metrics; /* borrowed */
+    _Atomic uint64_t written;       /* tickets given */
+    _Atomic uint64_t synced;        /* what has this ticket or a lower one is on the disk */
     pthread_t thread;
     bool runs;
     pthread_mutex_t mutex;
@@ -26,7 +28,8 @@ struct muster_commits {
 };
 
 /* Prepares zeroed storage; nothing may be sent before start. */
-void muster_commits_init(struct muster_commits *commits, struct muster_store *store);
+void muster_commits_init(struct muster_commits *commits, struct muster_store *store,
+                         struct muster_metrics *metrics);
 MUSTER_CHECKED muster_status muster_commits_start(struct muster_commits *commits);
 /* Syncs, sends what waits, and ends the thread, if it was started. */
 void muster_commits_finish(struct muster_commits *commits);

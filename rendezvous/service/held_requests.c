@@ -1,4 +1,4 @@
-/* Held requests in two lists, each ordered by deadline; those of members also in a hash. */
+/* Held requests in three lists and a heap of their deadlines; those of members also in a hash. */
 #include "rendezvous/service/held_requests.h"
 
 #include "worker/base/clock.h"
@@ -46,24 +46,16 @@ muster_status muster_held_requests_add(struct muster_held_requests *requests,
                                        struct muster_held_request *held, uint32_t hold_ms)
 {
     held->deadline_ns = round_up(muster_clock_after_ms(hold_ms));
+    TRY(muster_deadlines_add(&requests->deadlines, held));
     if (held->kind->of_member) {
         held->hh.tbl = NULL;
         HASH_ADD_KEYPTR(hh, requests->by_member, held->id.member, strlen(held->id.member), held);
         if (held->hh.tbl == NULL) {
+            muster_deadlines_remove(&requests->deadlines, held);
             return muster_error_set(MUSTER_FATAL, "no memory to hold a request");
         }
     }
-    struct muster_held_request **list = list_of(requests, held);
-    /* Nearly all requests are held equally long, so the search begins at the end. */
-    struct muster_held_request *before = *list == NULL ? NULL : (*list)->prev;
-    while (before != NULL && before->deadline_ns > held->deadline_ns) {
-        before = before == *list ? NULL : before->prev;
-    }
-    if (before == NULL) {
-        DL_PREPEND(*list, held);
-    } else {
-        DL_APPEND_ELEM(*list, before, held);
-    }
+    DL_APPEND(*list_of(requests, held), held);
     requests->viewer_count += held->kind->of_viewer ? 1 : 0;
     requests->wait_count += held->kind->of_member || held->kind->of_viewer ? 0 : 1;
     return MUSTER_OK;
@@ -72,8 +64,8 @@ muster_status muster_held_requests_add(struct muster_held_requests *requests,
 void muster_held_requests_remove(struct muster_held_requests *requests,
                                  struct muster_held_request *held)
 {
-    struct muster_held_request **list = list_of(requests, held);
-    DL_DELETE(*list, held);
+    DL_DELETE(*list_of(requests, held), held);
+    muster_deadlines_remove(&requests->deadlines, held);
     if (held->kind->of_member) {
         HASH_DEL(requests->by_member, held);
     }
@@ -114,13 +106,20 @@ struct muster_held_request *muster_held_requests_find(const struct muster_held_r
     return wait != NULL ? wait : find_serial(requests->viewers, id->serial);
 }
 
+void muster_held_requests_finish(struct muster_held_requests *requests)
+{
+    muster_deadlines_finish(&requests->deadlines);
+}
+
+struct muster_held_request *muster_held_requests_first(const struct muster_held_requests *requests)
+{
+    return muster_deadlines_first(&requests->deadlines);
+}
+
 int64_t muster_held_requests_next_ns(const struct muster_held_requests *requests)
 {
-    int64_t members_ns = requests->members != NULL ? requests->members->deadline_ns : MUSTER_NEVER;
-    int64_t waits_ns = requests->waits != NULL ? requests->waits->deadline_ns : MUSTER_NEVER;
-    int64_t viewers_ns = requests->viewers != NULL ? requests->viewers->deadline_ns : MUSTER_NEVER;
-    int64_t next_ns = members_ns < waits_ns ? members_ns : waits_ns;
-    return next_ns < viewers_ns ? next_ns : viewers_ns;
+    const struct muster_held_request *first = muster_held_requests_first(requests);
+    return first != NULL ? first->deadline_ns : MUSTER_NEVER;
 }
 
 void muster_ready_responses_add(struct muster_ready_responses *responses,

@@ -6,6 +6,7 @@
 #ifndef MUSTER_RENDEZVOUS_SERVICE_HELD_REQUESTS_H
 #define MUSTER_RENDEZVOUS_SERVICE_HELD_REQUESTS_H
 
+#include "rendezvous/service/deadlines.h"
 #include "rendezvous/service/rpc_call.h"
 
 #define HASH_NONFATAL_OOM 1
@@ -25,7 +26,8 @@ struct muster_transaction;
 struct muster_held_kind {
     /* Join and Watch: the request is a member's, which has at most one. Wait: false. */
     bool of_member;
-    bool of_viewer; /* a viewer's: asked after every event */
+    bool of_viewer;   /* a viewer's: asked after every event */
+    bool ends_by_ask; /* a member that lives sends the next at once when it ends */
     /* True if the request can be answered now; *ret_response is then the response. */
     bool (*ready)(struct muster_transaction *transaction, const struct muster_held_request *held,
                   struct muster_rpc_response *ret_response);
@@ -71,16 +73,18 @@ struct muster_held_request {
     char key[MUSTER_KEY_MAX_BYTES + 1]; /* Wait */
     struct muster_wait_keys *several;   /* Wait, or NULL; owned, freed when it is removed */
     int64_t deadline_ns;
+    size_t deadline_at; /* in the heap of deadlines */
     struct muster_held_request *prev, *next;
     UT_hash_handle hh;                   /* Join, Watch: by member */
     struct muster_rpc_response response; /* once it is ready */
 };
 
 struct muster_held_requests {
-    struct muster_held_request *members;   /* Join and Watch, by deadline; one a member */
-    struct muster_held_request *waits;     /* by deadline */
-    struct muster_held_request *viewers;   /* by deadline */
+    struct muster_held_request *members;   /* Join and Watch, in any order; one a member */
+    struct muster_held_request *waits;     /* in any order */
+    struct muster_held_request *viewers;   /* in any order */
     struct muster_held_request *by_member; /* the same as members, as a hash */
+    struct muster_deadlines deadlines;     /* of all */
     uint32_t wait_count, viewer_count;
 };
 
@@ -97,6 +101,11 @@ muster_held_requests_find_member(const struct muster_held_requests *requests, co
 struct muster_held_request *muster_held_requests_find(const struct muster_held_requests *requests,
                                                       const struct muster_held_id *id);
 
+/* Nothing is held. */
+void muster_held_requests_finish(struct muster_held_requests *requests);
+
+/* The request whose time is over first; NULL: nothing is held. */
+struct muster_held_request *muster_held_requests_first(const struct muster_held_requests *requests);
 /* The earliest deadline; MUSTER_NEVER: nothing is held. */
 int64_t muster_held_requests_next_ns(const struct muster_held_requests *requests);
 

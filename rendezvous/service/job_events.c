@@ -13,7 +13,6 @@
 
 enum {
     STORE_RETRY_MS = 1000, /* between attempts to store an event that is due */
-    CHECKS_PER_LEASE = 4,  /* so that a pause of half a lease is always detected */
 };
 
 void muster_job_heartbeat(struct muster_job *job, const char *member, uint64_t progress)
@@ -164,7 +163,7 @@ static muster_status accept_one(struct muster_transaction *transaction,
     (void)status;
     carry_out(transaction, event, &actions, phase, generation);
     muster_actions_finish(&actions);
-    muster_journal_compact_if_due(store, job);
+    muster_compactor_add_if_due(&transaction->service->compactor, job);
     return MUSTER_OK;
 }
 
@@ -214,7 +213,7 @@ static void schedule_next_check(struct muster_transaction *transaction)
     int64_t due_ns = membership_due_ns(job);
     if (due_ns != MUSTER_NEVER) {
         uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
-        int64_t soon_ns = muster_clock_after_ms(lease_ms / CHECKS_PER_LEASE);
+        int64_t soon_ns = muster_clock_after_ms(lease_ms / MUSTER_CHECKS_PER_LEASE);
         muster_job_schedule(transaction->service, job, due_ns < soon_ns ? due_ns : soon_ns);
     }
 }

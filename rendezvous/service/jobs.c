@@ -2,9 +2,12 @@
 #include "rendezvous/service/jobs.h"
 
 #include "rendezvous/service/journal.h"
+#include "rendezvous/service/quotas.h"
 #include "worker/base/clock.h"
+#include "worker/base/log.h"
 #include "worker/base/random.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +26,8 @@ muster_status muster_job_create(const char *name, struct muster_job **ret_job)
     (void)snprintf(job->name, sizeof job->name, "%s", name);
     job->origin_ms = muster_clock_ms() - 1; /* no event is at 0, which means "not yet" in records */
     job->due_ns = MUSTER_NEVER;
-    job->compact_at = MUSTER_EVENTS_TO_COMPACT;
+    job->crowd_ns = muster_clock_ns();
+    muster_job_plan_compaction(job, 0);
     *ret_job = job;
     return MUSTER_OK;
 }
@@ -34,6 +38,7 @@ void muster_job_destroy(struct muster_job *job)
         return;
     }
     muster_formed_destroy(job->formed);
+    muster_held_requests_finish(&job->held_requests);
     muster_values_finish(&job->values);
     muster_membership_destroy(job->membership);
     (void)pthread_mutex_destroy(&job->mutex);
@@ -53,6 +58,27 @@ void muster_job_schedule(struct muster_service *service, struct muster_job *job,
     }
 }
 
+void muster_job_plan_compaction(struct muster_job *job, uint64_t from)
+{
+    uint64_t more =
+        job->record_count > MUSTER_EVENTS_TO_COMPACT ? job->record_count : MUSTER_EVENTS_TO_COMPACT;
+    job->compact_at = from + more;
+}
+
+/* Compares in constant time, so that the time does not show where two tokens differ. */
+bool muster_token_matches(const char wanted[MUSTER_TOKEN_MAX_BYTES + 1], const char *token)
+{
+    char sent[MUSTER_TOKEN_MAX_BYTES + 1] = "";
+    if (token != NULL && strlen(token) < sizeof sent) {
+        (void)snprintf(sent, sizeof sent, "%s", token);
+    }
+    unsigned char differs = 0;
+    for (size_t i = 0; i < sizeof sent; i++) {
+        differs |= (unsigned char)(sent[i] ^ wanted[i]);
+    }
+    return wanted[0] == '\0' || differs == 0;
+}
+
 /* The table ----------------------------------------------------------------------------------- */
 
 muster_status muster_jobs_add_locked(struct muster_service *service, struct muster_job *job)
@@ -60,6 +86,7 @@ muster_status muster_jobs_add_locked(struct muster_service *service, struct must
     job->hh.tbl = NULL;
     HASH_ADD_STR(service->jobs, name, job);
     if (job->hh.tbl == NULL) {
+        muster_quotas_release_locked(service, job);
         muster_job_destroy(job);
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
@@ -68,9 +95,10 @@ muster_status muster_jobs_add_locked(struct muster_service *service, struct must
     return MUSTER_OK;
 }
 
-static void release_locked(struct muster_job *job)
+static void release_locked(struct muster_service *service, struct muster_job *job)
 {
     if (--job->hold_count == 0) {
+        muster_quotas_release_locked(service, job);
         muster_job_destroy(job);
     }
 }
@@ -80,7 +108,7 @@ static void unlist_locked(struct muster_service *service, struct muster_job *job
     if (job->listed) {
         HASH_DEL(service->jobs, job);
         job->listed = false;
-        release_locked(job);
+        release_locked(service, job);
     }
 }
 
@@ -110,17 +138,40 @@ static bool evict_locked(struct muster_service *service)
     return gone;
 }
 
+/* Lets the clock thread end a job of an address that has many. False: there is none. */
+static bool make_room_locked(struct muster_rpc_call *call)
+{
+    struct muster_job *victim = muster_quotas_find_victim_locked(call);
+    if (victim == NULL) {
+        return false;
+    }
+    AUTO_LOCK(&victim->mutex);
+    victim->gives_way = true;
+    muster_job_schedule(call->service, victim, 0);
+    muster_log(MUSTER_LOG_INFO, "job=%s gives way: address %s has %" PRIu32 " jobs", victim->name,
+               victim->quota->address, victim->quota->jobs);
+    return true;
+}
+
 static struct muster_job *create_locked(struct muster_rpc_call *call, const char *name)
 {
     struct muster_service *service = call->service;
-    if (HASH_COUNT(service->jobs) >= MUSTER_JOBS_MAX && !evict_locked(service)) {
-        call->response =
-            muster_rpc_response_error(MUSTER_RPC_RESOURCE_EXHAUSTED,
-                                      "job %s: there are %d jobs already", name, MUSTER_JOBS_MAX);
+    uint32_t most = service->config.jobs_max;
+    if (HASH_COUNT(service->jobs) >= most && !evict_locked(service)) {
+        bool room = make_room_locked(call);
+        call->response = muster_rpc_response_error(
+            MUSTER_RPC_RESOURCE_EXHAUSTED, "job %s: there are %" PRIu32 " jobs already%s", name,
+            most, room ? ", and one of another address gives way: try again" : "");
         return NULL;
     }
     struct muster_job *job = NULL;
     muster_status status = muster_job_create(name, &job);
+    if (status == MUSTER_OK) {
+        status = muster_quotas_take_locked(call, job);
+        if (status != MUSTER_OK) {
+            muster_job_destroy(job);
+        }
+    }
     if (status == MUSTER_OK) {
         status = muster_jobs_add_locked(service, job);
     }
@@ -173,5 +224,5 @@ void muster_jobs_release(struct muster_service *service, struct muster_job *job,
     if (removed) {
         unlist_locked(service, job);
     }
-    release_locked(job);
+    release_locked(service, job);
 }

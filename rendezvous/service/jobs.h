@@ -5,6 +5,7 @@
 
 #include "rendezvous/service/clock_thread.h"
 #include "rendezvous/service/commits.h"
+#include "rendezvous/service/compactor.h"
 #include "rendezvous/service/formed.h"
 #include "rendezvous/service/held_requests.h"
 #include "rendezvous/service/metrics.h"
@@ -18,24 +19,40 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+enum {
+    MUSTER_CHECKS_PER_LEASE =
+        4, /* while a lease runs, so that a pause of half a lease is noticed */
+};
+
+struct muster_quota;
+
 struct muster_job {
     char name[MUSTER_JOB_NAME_SIZE];
-    UT_hash_handle hh;      /* under the table's lock */
-    uint32_t hold_count;    /* under the table's lock; the table itself holds the job */
-    bool listed;            /* under the table's lock: it is in the table */
-    _Atomic int64_t due_ns; /* when the clock thread is to run the job */
+    UT_hash_handle hh;          /* under the table's lock */
+    uint32_t hold_count;        /* under the table's lock; the table itself holds the job */
+    bool listed;                /* under the table's lock: it is in the table */
+    struct muster_quota *quota; /* of the address that made it; NULL: none, see quotas.h */
+    _Atomic int64_t due_ns;     /* when the clock thread is to run the job */
 
     pthread_mutex_t mutex; /* all that follows */
     bool removed;          /* it is to leave the table: no transaction may begin */
+    bool gives_way;        /* the clock thread is to end it, for the jobs of others */
+    int64_t value_bytes;   /* that its values count for, see quotas.h */
     char token[MUSTER_TOKEN_MAX_BYTES + 1];
     char link_token[MUSTER_LINK_TOKEN_SIZE];
     int64_t origin_ms;    /* the job's clock is the machine's minus this */
     bool restart_pending; /* the server was stopped: fresh leases come before any verdict */
     int64_t ended_ns;     /* when the server saw that the job had ended; 0: it has not */
+    int64_t crowd_ns;     /* when requests of many members ended, or may have, at the same time */
+    int64_t asked_ns;     /* when members were asked last whether they live; 0: never */
+    int64_t ask_pause_ns; /* the shortest time until they are asked again */
     uint64_t written;     /* the ticket of its last write (commits.h) */
     uint64_t changes;     /* events applied since the server has the job: viewers compare it */
-    uint64_t event_count; /* events and snapshot records in the store */
-    uint64_t compact_at;  /* the event_count at which a snapshot replaces the events */
+    uint64_t event_count; /* events that it ever had: the sequence number of the next */
+    /* What the store has in place of the events below first_event (store.h). */
+    uint64_t snapshot, record_count, first_event;
+    uint64_t compact_at; /* the event_count at which a snapshot is to replace the events */
+    uint64_t compaction; /* the number of the one that is under way; 0: none */
     struct muster_membership *membership;
     struct muster_values values;
     struct muster_held_requests held_requests;
@@ -47,17 +64,29 @@ struct muster_service {
     struct muster_store *store; /* borrowed */
     struct muster_clock_thread clock;
     struct muster_commits commits;
+    struct muster_compactor compactor;
     struct muster_metrics metrics;
     struct muster_readiness readiness;
     atomic_bool quiesced;
     _Atomic uint64_t serials; /* the last serial of a held request */
     pthread_mutex_t table_mutex;
-    struct muster_job *jobs; /* under table_mutex */
+    struct muster_job *jobs;            /* under table_mutex */
+    struct muster_damaged_job *damaged; /* under table_mutex */
+    struct muster_quota *quotas;        /* under table_mutex */
+    _Atomic int64_t value_bytes;        /* of all jobs */
 };
 
 /* A new job, in no table. */
 MUSTER_CHECKED muster_status muster_job_create(const char *name, struct muster_job **ret_job);
 void muster_job_destroy(struct muster_job *job);
+
+/* The next compaction is due when enough events have come after number `from`: as many
+ * as the snapshot has records, or MUSTER_EVENTS_TO_COMPACT, if that is more. */
+void muster_job_plan_compaction(struct muster_job *job, uint64_t from);
+
+/* Whether a request with this token (NULL: it has none) may use what has the wanted one; "" needs
+ * none. */
+bool muster_token_matches(const char wanted[MUSTER_TOKEN_MAX_BYTES + 1], const char *token);
 
 /* The time of the job's clock. */
 int64_t muster_job_now_ms(const struct muster_job *job);

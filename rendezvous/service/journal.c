@@ -1,6 +1,7 @@
 /* Events and snapshots as JSON texts, into the store and out of it. */
 #include "rendezvous/service/journal.h"
 
+#include "rendezvous/service/damaged_jobs.h"
 #include "rendezvous/service/jobs.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
@@ -25,167 +26,215 @@ muster_status muster_journal_append(struct muster_store *store, struct muster_jo
     if (text == NULL) {
         return muster_error_set(MUSTER_RETRY, "no memory");
     }
-    const struct muster_store_job stored = {
-        .name = job->name, .token = job->token, .link_token = job->link_token};
+    const struct muster_store_job stored = {.name = job->name,
+                                            .token = job->token,
+                                            .link_token = job->link_token,
+                                            .first_event = job->first_event};
     TRY(store->ops->append(store, &stored, job->event_count, text));
     job->event_count++;
     return MUSTER_OK;
-}
-
-/* Compaction ---------------------------------------------------------------------------------- */
-
-struct snapshot_texts {
-    char **items;
-    size_t count, capacity;
-};
-
-static void finish_texts(struct snapshot_texts *texts)
-{
-    for (size_t i = 0; i < texts->count; i++) {
-        free(texts->items[i]);
-    }
-    free(texts->items);
-}
-
-static muster_status add_text(void *user, const struct muster_snapshot_record *record)
-{
-    struct snapshot_texts *texts = user;
-    if (texts->count == texts->capacity) {
-        size_t capacity = texts->capacity == 0 ? 64 : 2 * texts->capacity;
-        char **items = reallocarray(texts->items, capacity, sizeof *items);
-        if (items == NULL) {
-            return muster_error_set(MUSTER_RETRY, "no memory");
-        }
-        texts->items = items;
-        texts->capacity = capacity;
-    }
-    char *text = encode_text(muster_snapshot_record_encode(record));
-    if (text == NULL) {
-        return muster_error_set(MUSTER_RETRY, "no memory");
-    }
-    texts->items[texts->count++] = text;
-    return MUSTER_OK;
-}
-
-static void plan_compaction(struct muster_job *job, uint64_t records)
-{
-    uint64_t more = records > MUSTER_EVENTS_TO_COMPACT ? records : MUSTER_EVENTS_TO_COMPACT;
-    job->compact_at = job->event_count + more;
-}
-
-void muster_journal_compact_if_due(struct muster_store *store, struct muster_job *job)
-{
-    if (job->event_count < job->compact_at) {
-        return;
-    }
-    uint64_t replaced = job->event_count;
-    struct snapshot_texts texts = {0};
-    muster_status status = muster_membership_snapshot(job->membership, add_text, &texts);
-    if (status == MUSTER_OK) {
-        status = store->ops->replace(store, job->name, texts.items, texts.count);
-    }
-    if (status == MUSTER_OK) {
-        job->event_count = texts.count;
-        muster_log(MUSTER_LOG_INFO,
-                   "job=%s a snapshot of %zu records replaces %" PRIu64 " events in the store",
-                   job->name, texts.count, replaced);
-    } else {
-        muster_log(MUSTER_LOG_WARN, "job=%s %" PRIu64 " events stay in the store: %s", job->name,
-                   replaced, muster_last_error());
-    }
-    plan_compaction(job, texts.count);
-    finish_texts(&texts);
 }
 
 /* Loading ------------------------------------------------------------------------------------- */
 
 struct journal_reader {
     struct muster_service *service;
-    struct muster_job *job; /* the one that is being read */
+    struct muster_job *job; /* the one that is being read; NULL: none, or it is damaged */
+    uint64_t records;       /* of its snapshot, so far */
 };
+
+/* Takes the job that is being read out of the table, and remembers it as damaged. */
+static muster_status give_up_job(struct journal_reader *reader, const char *what)
+{
+    struct muster_job *job = TAKE(reader->job);
+    const struct muster_store_job stored = {.name = job->name, .token = job->token};
+    muster_status status = muster_damaged_jobs_add(reader->service, &stored, what);
+    job->hold_count++; /* by this function; nobody else has the job yet */
+    muster_jobs_release(reader->service, job, true);
+    return status;
+}
+
+static muster_status damaged(void *user, const struct muster_store_job *stored, const char *what)
+{
+    struct journal_reader *reader = user;
+    return reader->job != NULL && strcmp(reader->job->name, stored->name) == 0
+               ? give_up_job(reader, what)
+               : muster_damaged_jobs_add(reader->service, stored, what);
+}
+
+/* A row has its checksum, and yet no server can have written it here. Memory that is out is no
+ * damage. */
+static muster_status refuse_row(struct journal_reader *reader, muster_status status,
+                                const char *name)
+{
+    char what[MUSTER_ERROR_MAX];
+    (void)snprintf(what, sizeof what, "%s in the store: %s", name, muster_last_error());
+    return status == MUSTER_FATAL ? status : give_up_job(reader, what);
+}
+
+/* All records of its snapshot have been read: there must be as many as it has, and they must be a
+ * membership. */
+static muster_status end_snapshot(struct journal_reader *reader)
+{
+    const struct muster_job *job = reader->job;
+    if (reader->records != job->record_count) {
+        return give_up_job(reader, "the end of its snapshot in the store: missing");
+    }
+    return job->record_count == 0 || muster_membership_check_restored(job->membership) == MUSTER_OK
+               ? MUSTER_OK
+               : refuse_row(reader, MUSTER_INVALID, "its snapshot");
+}
+
+/* The job that has been read must have its first event, or its whole snapshot in place of that. */
+static muster_status end_job(struct journal_reader *reader)
+{
+    struct muster_job *job = reader->job;
+    if (job == NULL) {
+        return MUSTER_OK;
+    }
+    if (job->event_count == 0) {
+        return give_up_job(reader, "event 0 in the store: missing");
+    }
+    TRY(end_snapshot(reader));
+    if (reader->job != NULL) {
+        muster_job_plan_compaction(job, job->first_event);
+    }
+    return MUSTER_OK;
+}
 
 static muster_status load_job(void *user, const struct muster_store_job *stored)
 {
     struct journal_reader *reader = user;
+    TRY(end_job(reader));
+    reader->job = NULL;
     if (!muster_job_name_valid(stored->name) || strlen(stored->token) > MUSTER_TOKEN_MAX_BYTES ||
         strlen(stored->link_token) != MUSTER_LINK_TOKEN_SIZE - 1) {
-        return muster_error_set(MUSTER_INVALID, "job \"%.80s\": not as a musterd writes it",
-                                stored->name);
+        return muster_damaged_jobs_add(reader->service, stored,
+                                       "its row in the store is not as a musterd writes it");
     }
     struct muster_job *job;
     TRY(muster_job_create(stored->name, &job));
     (void)snprintf(job->token, sizeof job->token, "%s", stored->token);
     (void)snprintf(job->link_token, sizeof job->link_token, "%s", stored->link_token);
+    job->snapshot = stored->snapshot;
+    job->record_count = stored->record_count;
+    job->first_event = stored->first_event;
+    job->event_count = stored->first_event;
+    reader->records = 0;
     AUTO_LOCK(&reader->service->table_mutex);
     TRY(muster_jobs_add_locked(reader->service, job));
     reader->job = job;
     return MUSTER_OK;
 }
 
-/* Applies a stored event. The job's clock goes on from its last event. */
-static muster_status replay_event(struct muster_job *job, const json_t *json)
+static muster_status apply_event(struct muster_membership *membership, const json_t *json,
+                                 int64_t *ret_now_ms)
 {
     struct muster_event event;
     struct muster_actions actions = {0};
     TRY(muster_event_decode(json, &event));
-    TRY(muster_membership_apply(job->membership, &event, &actions));
+    TRY(muster_membership_apply(membership, &event, &actions));
     muster_actions_finish(&actions);
-    job->origin_ms = muster_clock_ms() - event.now_ms;
+    *ret_now_ms = event.now_ms;
     return MUSTER_OK;
 }
 
-static muster_status restore_record(struct muster_job *job, const json_t *json)
+static muster_status restore_record(struct muster_membership *membership, const json_t *json,
+                                    int64_t *ret_now_ms)
 {
     struct muster_snapshot_record record;
     TRY(muster_snapshot_record_decode(json, &record));
-    if ((record.kind == MUSTER_SNAPSHOT_JOB) != (job->event_count == 0)) {
-        return muster_error_set(MUSTER_INVALID,
-                                "a snapshot begins with the record of the job, which occurs once");
-    }
-    TRY(muster_membership_restore(job->membership, &record));
-    if (record.kind == MUSTER_SNAPSHOT_JOB) {
-        job->origin_ms = muster_clock_ms() - record.now_ms;
-    }
-    plan_compaction(job, job->event_count + 1);
+    TRY(muster_membership_restore(membership, &record));
+    *ret_now_ms = record.kind == MUSTER_SNAPSHOT_JOB ? record.now_ms : -1;
     return MUSTER_OK;
+}
+
+muster_status muster_journal_apply(struct muster_membership *membership, bool of_snapshot,
+                                   const char *text, size_t size_bytes, int64_t *ret_now_ms)
+{
+    json_t *json = NULL;
+    muster_status status;
+    TRY(muster_json_parse(text, size_bytes, &json));
+    if (muster_snapshot_record_is(json) != of_snapshot) {
+        status =
+            muster_error_set(MUSTER_INVALID, of_snapshot ? "an event, and no record"
+                                                         : "a snapshot's record, and no event");
+    } else {
+        status = of_snapshot ? restore_record(membership, json, ret_now_ms)
+                             : apply_event(membership, json, ret_now_ms);
+    }
+    json_decref(json);
+    return status;
+}
+
+/* The job's clock continues from its last event. */
+static muster_status apply_to_job(struct muster_job *job, bool of_snapshot, const char *text,
+                                  size_t size_bytes)
+{
+    int64_t now_ms;
+    TRY(muster_journal_apply(job->membership, of_snapshot, text, size_bytes, &now_ms));
+    if (now_ms >= 0) {
+        job->origin_ms = muster_clock_ms() - now_ms;
+    }
+    return MUSTER_OK;
+}
+
+static muster_status load_row(struct journal_reader *reader, bool of_snapshot, uint64_t wanted,
+                              uint64_t number, const char *text, size_t size_bytes)
+{
+    muster_status status = number == wanted
+                               ? apply_to_job(reader->job, of_snapshot, text, size_bytes)
+                               : muster_error_set(MUSTER_INVALID, "missing");
+    if (status != MUSTER_OK) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "%s %" PRIu64, of_snapshot ? "snapshot record" : "event",
+                       wanted);
+        return refuse_row(reader, status, name);
+    }
+    return MUSTER_OK;
+}
+
+static muster_status load_record(void *user, uint64_t index, const char *text, size_t size_bytes)
+{
+    struct journal_reader *reader = user;
+    if (reader->job == NULL) {
+        return MUSTER_OK;
+    }
+    return load_row(reader, true, reader->records++, index, text, size_bytes);
 }
 
 static muster_status load_event(void *user, uint64_t sequence, const char *text, size_t size_bytes)
 {
-    struct muster_job *job = ((struct journal_reader *)user)->job;
-    json_t *json = NULL;
-    muster_status status = MUSTER_OK;
-    if (sequence != job->event_count) {
-        status = muster_error_set(MUSTER_INVALID, "missing");
+    struct journal_reader *reader = user;
+    if (reader->job != NULL && reader->job->event_count == reader->job->first_event) {
+        TRY(end_snapshot(reader));
     }
-    if (status == MUSTER_OK) {
-        status = muster_json_parse(text, size_bytes, &json);
-    }
-    if (status == MUSTER_OK) {
-        status =
-            muster_snapshot_record_is(json) ? restore_record(job, json) : replay_event(job, json);
-    }
-    json_decref(json);
-    if (status != MUSTER_OK) {
-        return muster_error_prefix(MUSTER_INVALID, "job %s: event %" PRIu64, job->name,
-                                   job->event_count);
-    }
-    job->event_count++;
-    return MUSTER_OK;
+    struct muster_job *job = reader->job;
+    return job == NULL ? MUSTER_OK
+                       : load_row(reader, false, job->event_count++, sequence, text, size_bytes);
 }
 
 static muster_status load_value(void *user, uint64_t generation, const char *key, const void *value,
                                 size_t size_bytes)
 {
-    struct muster_job *job = ((struct journal_reader *)user)->job;
-    muster_status status = muster_values_load(&job->values, generation, key, value, size_bytes);
-    return status == MUSTER_OK ? status : muster_error_prefix(status, "job %s", job->name);
+    struct journal_reader *reader = user;
+    if (reader->job == NULL) {
+        return MUSTER_OK;
+    }
+    muster_status status =
+        muster_values_load(&reader->job->values, generation, key, value, size_bytes);
+    return status == MUSTER_OK ? status : refuse_row(reader, status, "a value");
 }
 
 muster_status muster_journal_load(struct muster_service *service)
 {
     struct journal_reader user = {.service = service};
-    const struct muster_store_reader reader = {
-        .job = load_job, .event = load_event, .value = load_value, .user = &user};
-    return service->store->ops->load(service->store, &reader);
+    const struct muster_store_reader reader = {.job = load_job,
+                                               .record = load_record,
+                                               .event = load_event,
+                                               .value = load_value,
+                                               .damaged = damaged,
+                                               .user = &user};
+    TRY(service->store->ops->load(service->store, &reader));
+    return end_job(&user);
 }

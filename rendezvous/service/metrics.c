@@ -16,6 +16,7 @@ static const int64_t recovery_bounds_us[MUSTER_METRICS_BOUNDS] = {
 void muster_metrics_init(struct muster_metrics *metrics)
 {
     metrics->appends.bounds_us = append_bounds_us;
+    metrics->syncs.bounds_us = append_bounds_us;
     metrics->recovery.bounds_us = recovery_bounds_us;
     metrics->started_s = (int64_t)time(NULL);
 }
@@ -41,6 +42,14 @@ void muster_metrics_append(struct muster_metrics *metrics, int64_t took_ns, bool
     observe(&metrics->appends, took_ns / NS_PER_US);
     if (!stored) {
         (void)atomic_fetch_add(&metrics->append_failures, 1);
+    }
+}
+
+void muster_metrics_sync(struct muster_metrics *metrics, int64_t took_ns, bool synced)
+{
+    observe(&metrics->syncs, took_ns / NS_PER_US);
+    if (!synced) {
+        (void)atomic_fetch_add(&metrics->sync_failures, 1);
     }
 }
 

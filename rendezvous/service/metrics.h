@@ -30,6 +30,8 @@ struct muster_metrics {
     struct muster_histogram recovery; /* from a revocation to the next generation */
     struct muster_histogram appends;  /* to the store, also those that failed */
     _Atomic uint64_t append_failures;
+    struct muster_histogram syncs; /* of the store, also those that failed */
+    _Atomic uint64_t sync_failures;
     int64_t started_s; /* since 1970 */
 };
 
@@ -41,6 +43,8 @@ void muster_metrics_response(struct muster_metrics *metrics, enum muster_rpc_met
                              enum muster_rpc_code code);
 /* An event was appended to the store, or could not be; it took so long. */
 void muster_metrics_append(struct muster_metrics *metrics, int64_t took_ns, bool stored);
+/* The store was synced, or could not be; it took so long. */
+void muster_metrics_sync(struct muster_metrics *metrics, int64_t took_ns, bool synced);
 /* An event was applied to this membership. formed: a generation formed by it. */
 void muster_metrics_event(struct muster_metrics *metrics,
                           const struct muster_membership *membership,

@@ -1,22 +1,30 @@
 /* The life of the service: start, what the clock thread does for each job, and the end. */
 #include "rendezvous/service/musterd_service.h"
 
+#include "rendezvous/service/damaged_jobs.h"
 #include "rendezvous/service/job_events.h"
 #include "rendezvous/service/journal.h"
+#include "rendezvous/service/quotas.h"
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
     REMOVE_RETRY_MS = 1000, /* between attempts to remove an ended job from the store */
     KEEP_ENDED_MS = 3600 * 1000,
     HOLD_MS = 1000,
+    WATCH_MS = 30000,
 };
 
 void muster_service_config_init(struct muster_service_config *config)
 {
-    *config = (struct muster_service_config){.hold_ms = HOLD_MS, .keep_ended_ms = KEEP_ENDED_MS};
+    *config = (struct muster_service_config){.hold_ms = HOLD_MS,
+                                             .watch_ms = WATCH_MS,
+                                             .jobs_max = MUSTER_JOBS_MAX,
+                                             .jobs_per_address = MUSTER_JOBS_PER_ADDRESS,
+                                             .keep_ended_ms = KEEP_ENDED_MS};
     muster_job_settings_init(&config->settings);
 }
 
@@ -41,6 +49,19 @@ static void forget_if_due(struct muster_transaction *transaction, int64_t now_ns
     }
 }
 
+/* The table of jobs is full, and the address that made this one has many. */
+static void give_way(struct muster_transaction *transaction)
+{
+    struct muster_event event = {.kind = MUSTER_EVENT_END};
+    (void)snprintf(event.why, sizeof event.why,
+                   "it had not formed, and gave way to a job of another address");
+    if (muster_job_accept(transaction, &event) != MUSTER_OK) {
+        muster_log(MUSTER_LOG_WARN, "job=%s does not give way: %s", transaction->job->name,
+                   muster_last_error());
+    }
+    transaction->job->gives_way = false;
+}
+
 /* Runs a job whose time has come: events that are due, an ended job that is to be forgotten, held
  * requests whose time is over. Then schedules it for its next deadline. */
 static void run_job(struct muster_transaction *transaction, void *user)
@@ -50,6 +71,9 @@ static void run_job(struct muster_transaction *transaction, void *user)
     int64_t now_ns = muster_clock_ns();
     muster_job_detect_pause(job);
     job->due_ns = MUSTER_NEVER;
+    if (job->gives_way && job->ended_ns == 0) {
+        give_way(transaction);
+    }
     if (job->ended_ns == 0) {
         muster_job_accept_due(transaction);
     }
@@ -82,8 +106,12 @@ muster_status muster_service_create(const struct muster_service_config *config,
     muster_readiness_init(&service->readiness);
     muster_mutex_init(&service->table_mutex);
     muster_clock_thread_init(&service->clock, tick, service);
-    muster_commits_init(&service->commits, store);
+    muster_compactor_init(&service->compactor, service);
+    muster_commits_init(&service->commits, store, &service->metrics);
     muster_status status = muster_journal_load(service);
+    if (status == MUSTER_OK) {
+        status = muster_compactor_start(&service->compactor);
+    }
     if (status == MUSTER_OK) {
         status = muster_jobs_restart(service);
     }
@@ -105,9 +133,8 @@ static void respond_to_all(struct muster_transaction *transaction, void *user)
 {
     (void)user;
     struct muster_held_requests *requests = &transaction->job->held_requests;
-    while (requests->members != NULL || requests->waits != NULL) {
-        struct muster_held_request *held =
-            requests->members != NULL ? requests->members : requests->waits;
+    struct muster_held_request *held = NULL;
+    while ((held = muster_held_requests_first(requests)) != NULL) {
         muster_transaction_respond(
             transaction, held,
             muster_rpc_response_error(MUSTER_RPC_UNAVAILABLE, "musterd is ending"));
@@ -126,14 +153,17 @@ void muster_service_destroy(struct muster_service *service)
         return;
     }
     muster_clock_thread_finish(&service->clock);
+    muster_compactor_finish(&service->compactor);
     muster_commits_finish(&service->commits);
     struct muster_job *job;
     struct muster_job *next;
     HASH_ITER(hh, service->jobs, job, next)
     {
         HASH_DEL(service->jobs, job);
+        muster_quotas_release_locked(service, job);
         muster_job_destroy(job);
     }
+    muster_damaged_jobs_finish(service);
     (void)pthread_mutex_destroy(&service->table_mutex);
     muster_readiness_finish(&service->readiness);
     free(service);

@@ -9,10 +9,22 @@
 struct muster_held_request;
 struct muster_service;
 
+enum { MUSTER_QUOTA_ADDRESS_SIZE = 48 }; /* a numeric address, terminator */
+
+/* What the sender of a request may do; http/access.c has the rights of each role. */
+enum muster_right {
+    MUSTER_RIGHT_WORK = 1, /* call the methods of a job whose token it has */
+    MUSTER_RIGHT_LIST = 2, /* list all jobs; read the metrics */
+    MUSTER_RIGHT_SEE = 4,  /* see any job, without its token */
+    MUSTER_RIGHT_RULE = 8, /* change and end any job, without its token */
+};
+
 struct muster_rpc_request {
     enum muster_rpc_method method;
-    const char *token; /* of the Authorization header; NULL: none */
-    const char *body;  /* JSON; not terminated */
+    const char *token;   /* of the Authorization header; NULL: none */
+    const char *address; /* of a stranger, for limits; NULL: the sender is none */
+    unsigned rights;     /* of enum muster_right; that the method needs them was checked before */
+    const char *body;    /* JSON; not terminated */
     size_t size_bytes;
     uint32_t timeout_ms; /* the client waits no longer than this; UINT32_MAX: no limit */
     uint64_t cursor;     /* of a stream: `next` of the response before; 0: there was none */
@@ -36,7 +48,8 @@ struct muster_rpc_call {
     const json_t *json;               /* the request's body */
     struct muster_held_request *held; /* where the request is held */
     struct muster_rpc_response response;
-    uint64_t written; /* the response may be sent once what has this ticket is synced */
+    bool needs_no_token; /* the sender may do this to any job */
+    uint64_t written;    /* the response may be sent once what has this ticket is synced */
 };
 
 void muster_rpc_response_finish(struct muster_rpc_response *response);

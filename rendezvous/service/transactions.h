@@ -45,6 +45,15 @@ bool muster_transaction_hold(struct muster_transaction *transaction, struct must
 void muster_transaction_respond(struct muster_transaction *transaction,
                                 struct muster_held_request *held,
                                 struct muster_rpc_response response);
+/* For how long a Watch of this member is to be held now. Members that come together, after a change
+ * that all were told, come back at different times before the kernel probes their connections for
+ * the first time: else it would do so for thousands at the same moment, and networks drop such
+ * bursts. */
+uint32_t muster_transaction_watch_ms(const struct muster_transaction *transaction,
+                                     const char *member);
+/* Many members are about to come at the same time. */
+void muster_transaction_expect_crowd(struct muster_transaction *transaction);
+
 /* Responds to every held request that is ready; to that of one member, if it is; to Waits only. */
 void muster_transaction_respond_ready(struct muster_transaction *transaction);
 void muster_transaction_respond_ready_member(struct muster_transaction *transaction,
@@ -52,6 +61,10 @@ void muster_transaction_respond_ready_member(struct muster_transaction *transact
 void muster_transaction_respond_ready_waits(struct muster_transaction *transaction);
 /* Responds to viewers only. */
 void muster_transaction_respond_ready_viewers(struct muster_transaction *transaction);
+/* Asks the members whether they live: ends every held Watch with what it would say when its time is
+ * over. A living member is back at once; the lease of the others runs. Not more often than once in
+ * a lease; asked again and again, the time between doubles, up to that of a Watch. */
+void muster_transaction_ask(struct muster_transaction *transaction);
 /* Responds to every held request whose time is over at now_ns. */
 void muster_transaction_expire(struct muster_transaction *transaction, int64_t now_ns);
 

@@ -15,25 +15,41 @@
 #include <stdint.h>
 
 enum {
-    /* Events of one job. There are far fewer at a time, unless replace() fails (journal.h). */
+    /* Events of one job. There are far fewer at a time, unless compaction fails (compactor.h). */
     MUSTER_STORE_EVENTS_MAX = 1 << 20,
 };
 
 struct muster_store;
 
+struct muster_store_range {
+    bool of_snapshot; /* otherwise of events */
+    uint64_t from;
+    size_t max;
+};
+
 struct muster_store_job {
     const char *name;
     const char *token;      /* "": none */
     const char *link_token; /* opens links between its members */
+    /* A snapshot in place of the events below first_event. 0, 0, 0 in a new job. */
+    uint64_t snapshot; /* its number; 0: none */
+    uint64_t record_count;
+    uint64_t first_event;
 };
 
-/* Called by load for each job, then for its events by sequence, then for its values. The first
- * status that is not MUSTER_OK ends the load and becomes its result. */
+/* Called by load for each job, then for the records of its snapshot by index, for its events by
+ * sequence, and for its values. The first
+ * status that is not MUSTER_OK ends the load and becomes its result. A row that is not as it was
+ * written is not passed on: damaged is called instead, and then nothing more of that job. */
 struct muster_store_reader {
     muster_status (*job)(void *user, const struct muster_store_job *job);
+    muster_status (*record)(void *user, uint64_t index, const char *text, size_t size_bytes);
     muster_status (*event)(void *user, uint64_t sequence, const char *text, size_t size_bytes);
     muster_status (*value)(void *user, uint64_t generation, const char *key, const void *value,
                            size_t size_bytes);
+    /* what names the row and says what is wrong. If the job's own row is damaged, job was not
+     * called, and any text of *job may be wrong. */
+    muster_status (*damaged)(void *user, const struct muster_store_job *job, const char *what);
     void *user;
 };
 
@@ -44,14 +60,32 @@ struct muster_store_ops {
     const char *kind;
 
     /* Adds the job's event of this sequence number. The numbers start at 0 and have no gaps. Event
-     * 0 also adds the job itself: both or neither. text is borrowed for the call. */
+     * 0 also adds the job itself, without a snapshot: both or neither. text is borrowed for the
+     * call. */
     muster_status (*append)(struct muster_store *store, const struct muster_store_job *job,
                             uint64_t sequence, const char *text);
 
-    /* Replaces all events of a stored job by these, numbered from 0: all or none. texts are
-     * borrowed for the call. */
-    muster_status (*replace)(struct muster_store *store, const char *job, char *const *texts,
-                             size_t count);
+    /* Compaction is made of these four, a few rows at a time, so that nobody waits for it. */
+
+    /* Calls read for at most max rows from this position on: of the job's snapshot, which begins at
+     * 0, or of its events. *ret_count: how many there were. damaged is
+     * called for a row that is not as it was written. */
+    muster_status (*read)(struct muster_store *store, const struct muster_store_job *job,
+                          struct muster_store_range range, const struct muster_store_reader *reader,
+                          size_t *ret_count);
+
+    /* Adds records of a snapshot that is not installed yet, from first_index on: all or none. texts
+     * are borrowed for the call. */
+    muster_status (*stage)(struct muster_store *store, const struct muster_store_job *job,
+                           uint64_t first_index, char *const *texts, size_t count);
+
+    /* The staged snapshot takes the place of the one before and of the events below first_event. */
+    muster_status (*install)(struct muster_store *store, const struct muster_store_job *job);
+
+    /* Removes at most max rows that the job needs no more: events below first_event, and records of
+     * other snapshots than its own. *ret_count: how many. */
+    muster_status (*trim)(struct muster_store *store, const struct muster_store_job *job,
+                          size_t max, size_t *ret_count);
 
     /* Adds a value, or replaces the one of the same generation and key. The bytes are a record that
      * the store does not read (service/values.c). */
@@ -69,7 +103,8 @@ struct muster_store_ops {
     /* Removes the job with its events and values. */
     muster_status (*remove)(struct muster_store *store, const char *job);
 
-    /* True: what the other functions have written is certain only after sync. */
+    /* True: what the other functions have written is certain only after sync. False: nothing is
+     * stored at all, and there is nothing to compact. */
     bool syncs;
 
     /* What was written before the call survives a power loss. Others may write meanwhile. If it

@@ -13,13 +13,43 @@ static muster_status append(struct muster_store *store, const struct muster_stor
     return MUSTER_OK;
 }
 
-static muster_status replace(struct muster_store *store, const char *job, char *const *texts,
-                             size_t count)
+static muster_status read_rows(struct muster_store *store, const struct muster_store_job *job,
+                               struct muster_store_range range,
+                               const struct muster_store_reader *reader, size_t *ret_count)
 {
     (void)store;
     (void)job;
+    (void)range;
+    (void)reader;
+    *ret_count = 0;
+    return MUSTER_OK;
+}
+
+static muster_status stage(struct muster_store *store, const struct muster_store_job *job,
+                           uint64_t first_index, char *const *texts, size_t count)
+{
+    (void)store;
+    (void)job;
+    (void)first_index;
     (void)texts;
     (void)count;
+    return MUSTER_OK;
+}
+
+static muster_status install(struct muster_store *store, const struct muster_store_job *job)
+{
+    (void)store;
+    (void)job;
+    return MUSTER_OK;
+}
+
+static muster_status trim(struct muster_store *store, const struct muster_store_job *job,
+                          size_t max, size_t *ret_count)
+{
+    (void)store;
+    (void)job;
+    (void)max;
+    *ret_count = 0;
     return MUSTER_OK;
 }
 
@@ -88,7 +118,10 @@ static void close_store(struct muster_store *store)
 static const struct muster_store_ops memory_ops = {
     .kind = "memory",
     .append = append,
-    .replace = replace,
+    .read = read_rows,
+    .stage = stage,
+    .install = install,
+    .trim = trim,
     .put = put,
     .remove_value = remove_value,
     .drop_values = drop_values,

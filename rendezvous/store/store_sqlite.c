@@ -5,102 +5,74 @@
  * pages the log is copied into the file and begins anew, so that neither grows with time. The file
  * is locked while it is open; the lock ends with the process, however that ends.
  */
-#include "rendezvous/store/store.h"
+#include "rendezvous/store/row_checksum.h"
+#include "rendezvous/store/store_sqlite_parts.h"
 
 #include "worker/base/cleanup.h"
-#include "worker/base/thread.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sqlite3.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-enum {
-    APPLICATION_ID = 0x6d757374, /* "must", in the file's header */
-    SCHEMA_VERSION = 2,
-};
 
 /* Writes the page that has the version: as much as SQLite needs for an event at least. */
-#define PROBE_TEXT "PRAGMA user_version = 2"
-_Static_assert(SCHEMA_VERSION == 2, "PROBE_TEXT has the number");
-
-enum statement {
-    BEGIN,
-    COMMIT,
-    ROLLBACK,
-    INSERT_JOB,
-    INSERT_EVENT,
-    PUT_VALUE,
-    REMOVE_VALUE,
-    DROP_VALUES,
-    REMOVE_VALUES,
-    REMOVE_EVENTS,
-    REMOVE_JOB,
-    PROBE,
-    LOAD_JOBS,
-    LOAD_EVENTS,
-    LOAD_VALUES,
-    STATEMENT_COUNT,
-};
+#define PROBE_TEXT "PRAGMA user_version = 3"
+_Static_assert(SCHEMA_VERSION == 3, "PROBE_TEXT has the number");
 
 #define JOB_ID "(SELECT id FROM jobs WHERE name = ?1)"
 static const char *const statement_texts[STATEMENT_COUNT] = {
     [BEGIN] = "BEGIN",
     [COMMIT] = "COMMIT",
     [ROLLBACK] = "ROLLBACK",
-    [INSERT_JOB] = "INSERT INTO jobs (name, token, link_token) VALUES (?1, ?2, ?3)",
-    [INSERT_EVENT] = "INSERT INTO events (job, sequence, event) VALUES (" JOB_ID ", ?2, ?3)",
+    [INSERT_JOB] =
+        "INSERT INTO jobs (name, token, link_token, snapshot, record_count, first_event, checksum) "
+        "VALUES (?1, ?2, ?3, 0, 0, 0, ?4)",
+    [INSERT_EVENT] =
+        "INSERT INTO events (job, sequence, event, checksum) VALUES (" JOB_ID ", ?2, ?3, ?4)",
     [PUT_VALUE] =
-        "INSERT OR REPLACE INTO value (job, generation, key, value) "
-        "VALUES (" JOB_ID ", ?2, ?3, ?4)",
+        "INSERT OR REPLACE INTO value (job, generation, key, value, checksum) "
+        "VALUES (" JOB_ID ", ?2, ?3, ?4, ?5)",
     [REMOVE_VALUE] = "DELETE FROM value WHERE job = " JOB_ID " AND generation = ?2 AND key = ?3",
     [DROP_VALUES] =
         "DELETE FROM value WHERE job = " JOB_ID " AND generation > 0 AND generation < ?2",
     [REMOVE_VALUES] = "DELETE FROM value WHERE job = " JOB_ID,
     [REMOVE_EVENTS] = "DELETE FROM events WHERE job = " JOB_ID,
+    [REMOVE_RECORDS] = "DELETE FROM records WHERE job = " JOB_ID,
+    [STAGE_RECORD] =
+        "INSERT INTO records (job, snapshot, number, record, checksum) "
+        "VALUES (" JOB_ID ", ?2, ?3, ?4, ?5)",
+    [INSTALL_SNAPSHOT] =
+        "UPDATE jobs SET snapshot = ?2, record_count = ?3, first_event = ?4, checksum = ?5 "
+        "WHERE name = ?1",
+    [TRIM_EVENTS] =
+        "DELETE FROM events WHERE (job, sequence) IN (SELECT job, sequence FROM events "
+        "WHERE job = " JOB_ID " AND sequence < ?2 LIMIT ?3)",
+    [TRIM_RECORDS] =
+        "DELETE FROM records WHERE (job, snapshot, number) IN (SELECT job, snapshot, number "
+        "FROM records WHERE job = " JOB_ID " AND snapshot <> ?2 LIMIT ?3)",
+    [READ_EVENTS] =
+        "SELECT sequence, event, checksum FROM events "
+        "WHERE job = " JOB_ID " AND sequence >= ?2 ORDER BY sequence LIMIT ?3",
+    [READ_RECORDS] =
+        "SELECT number, record, checksum FROM records "
+        "WHERE job = " JOB_ID " AND snapshot = ?4 AND number >= ?2 ORDER BY number LIMIT ?3",
     [REMOVE_JOB] = "DELETE FROM jobs WHERE name = ?1",
     [PROBE] = PROBE_TEXT,
-    [LOAD_JOBS] = "SELECT id, name, token, link_token FROM jobs ORDER BY id",
-    [LOAD_EVENTS] = "SELECT sequence, event FROM events WHERE job = ?1 ORDER BY sequence",
-    [LOAD_VALUES] = "SELECT generation, key, value FROM value WHERE job = ?1",
-};
-
-static const char schema[] =
-    "CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, token TEXT NOT NULL,"
-    " link_token TEXT NOT NULL);"
-    "CREATE TABLE events (job INTEGER NOT NULL, sequence INTEGER NOT NULL, event TEXT NOT NULL,"
-    " PRIMARY KEY (job, sequence)) WITHOUT ROWID;"
-    "CREATE TABLE value (job INTEGER NOT NULL, generation INTEGER NOT NULL, key TEXT NOT NULL,"
-    " value BLOB NOT NULL, PRIMARY KEY (job, generation, key)) WITHOUT ROWID;";
-
-struct sqlite_store {
-    struct muster_store store; /* first */
-    char *path;
-    dev_t device; /* of the file that was opened by that path */
-    ino_t inode;
-    pthread_mutex_t mutex;
-    sqlite3 *database;
-    sqlite3_file *log; /* the write-ahead log, SQLite's, open until the database is closed */
-    atomic_bool sync_failed;
-    sqlite3_stmt *statements[STATEMENT_COUNT];
+    [LOAD_JOBS] =
+        "SELECT id, name, token, link_token, checksum, snapshot, record_count, first_event FROM "
+        "jobs "
+        "ORDER BY id",
+    [LOAD_RECORDS] =
+        "SELECT number, record, checksum FROM records WHERE job = ?1 AND snapshot = ?2 "
+        "ORDER BY number",
+    [LOAD_EVENTS] =
+        "SELECT sequence, event, checksum FROM events WHERE job = ?1 AND sequence >= ?2 "
+        "ORDER BY sequence",
+    [LOAD_VALUES] = "SELECT generation, key, value, checksum FROM value WHERE job = ?1",
 };
 
 static struct sqlite_store *sqlite_store_of(struct muster_store *store)
 {
     return (struct sqlite_store *)store;
-}
-
-static muster_status store_error(const struct sqlite_store *store, muster_status status)
-{
-    if (store->database == NULL) {
-        return muster_error_set(MUSTER_FATAL, "store %s: no memory", store->path);
-    }
-    return muster_error_set(status, "store %s: %s", store->path, sqlite3_errmsg(store->database));
 }
 
 /* Runs a statement that returns no rows and whose parameters are bound. */
@@ -110,7 +82,7 @@ static muster_status run(struct sqlite_store *store, enum statement statement)
     int result = sqlite3_step(prepared);
     muster_status status = MUSTER_OK;
     if (result != SQLITE_DONE) {
-        status = store_error(store, MUSTER_RETRY);
+        status = muster_sqlite_error(store, MUSTER_RETRY);
     }
     (void)sqlite3_reset(prepared);
     (void)sqlite3_clear_bindings(prepared);
@@ -158,6 +130,7 @@ static muster_status insert_job(struct sqlite_store *store, const struct muster_
     (void)bind_text(store, INSERT_JOB, 1, job->name);
     (void)bind_text(store, INSERT_JOB, 2, job->token);
     (void)bind_text(store, INSERT_JOB, 3, job->link_token);
+    (void)bind_number(store, INSERT_JOB, 4, muster_row_checksum_job(job));
     return run(store, INSERT_JOB);
 }
 
@@ -167,6 +140,8 @@ static muster_status insert_event(struct sqlite_store *store, const char *job, u
     (void)bind_text(store, INSERT_EVENT, 1, job);
     (void)bind_number(store, INSERT_EVENT, 2, sequence);
     (void)bind_text(store, INSERT_EVENT, 3, text);
+    (void)bind_number(store, INSERT_EVENT, 4,
+                      muster_row_checksum_event(job, sequence, text, strlen(text)));
     return run(store, INSERT_EVENT);
 }
 
@@ -197,7 +172,7 @@ static muster_status append(struct muster_store *base, const struct muster_store
                             uint64_t sequence, const char *text)
 {
     struct sqlite_store *store = sqlite_store_of(base);
-    if (sequence >= MUSTER_STORE_EVENTS_MAX) {
+    if (sequence - job->first_event >= MUSTER_STORE_EVENTS_MAX) {
         return muster_error_set(
             MUSTER_RETRY, "store %s: job %s has %d events, the most that are stored: use a new job",
             store->path, job->name, MUSTER_STORE_EVENTS_MAX);
@@ -215,19 +190,71 @@ static muster_status append(struct muster_store *base, const struct muster_store
     return end_transaction(store, status);
 }
 
-static muster_status replace(struct muster_store *base, const char *job, char *const *texts,
-                             size_t count)
+static muster_status stage_record(struct sqlite_store *store, const struct muster_store_job *job,
+                                  uint64_t index, const char *text)
+{
+    (void)bind_text(store, STAGE_RECORD, 1, job->name);
+    (void)bind_number(store, STAGE_RECORD, 2, job->snapshot);
+    (void)bind_number(store, STAGE_RECORD, 3, index);
+    (void)bind_text(store, STAGE_RECORD, 4, text);
+    (void)bind_number(
+        store, STAGE_RECORD, 5,
+        muster_row_checksum_record(job->name, job->snapshot, index, text, strlen(text)));
+    return run(store, STAGE_RECORD);
+}
+
+static muster_status stage(struct muster_store *base, const struct muster_store_job *job,
+                           uint64_t first_index, char *const *texts, size_t count)
 {
     struct sqlite_store *store = sqlite_store_of(base);
     TRY(check_file_unchanged(store));
     AUTO_LOCK(&store->mutex);
     TRY(run(store, BEGIN));
-    (void)bind_text(store, REMOVE_EVENTS, 1, job);
-    muster_status status = run(store, REMOVE_EVENTS);
+    muster_status status = MUSTER_OK;
     for (size_t i = 0; i < count && status == MUSTER_OK; i++) {
-        status = insert_event(store, job, i, texts[i]);
+        status = stage_record(store, job, first_index + i, texts[i]);
     }
     return end_transaction(store, status);
+}
+
+static muster_status install(struct muster_store *base, const struct muster_store_job *job)
+{
+    struct sqlite_store *store = sqlite_store_of(base);
+    TRY(check_file_unchanged(store));
+    AUTO_LOCK(&store->mutex);
+    (void)bind_text(store, INSTALL_SNAPSHOT, 1, job->name);
+    (void)bind_number(store, INSTALL_SNAPSHOT, 2, job->snapshot);
+    (void)bind_number(store, INSTALL_SNAPSHOT, 3, job->record_count);
+    (void)bind_number(store, INSTALL_SNAPSHOT, 4, job->first_event);
+    (void)bind_number(store, INSTALL_SNAPSHOT, 5, muster_row_checksum_job(job));
+    return run(store, INSTALL_SNAPSHOT);
+}
+
+static muster_status trim_one(struct sqlite_store *store, enum statement statement, const char *job,
+                              uint64_t bound, size_t max, size_t *ret_count)
+{
+    (void)bind_text(store, statement, 1, job);
+    (void)bind_number(store, statement, 2, bound);
+    (void)bind_number(store, statement, 3, max);
+    TRY(run(store, statement));
+    *ret_count = (size_t)sqlite3_changes(store->database);
+    return MUSTER_OK;
+}
+
+static muster_status trim(struct muster_store *base, const struct muster_store_job *job, size_t max,
+                          size_t *ret_count)
+{
+    struct sqlite_store *store = sqlite_store_of(base);
+    size_t events = 0;
+    size_t records = 0;
+    TRY(check_file_unchanged(store));
+    AUTO_LOCK(&store->mutex);
+    TRY(trim_one(store, TRIM_EVENTS, job->name, job->first_event, max, &events));
+    if (events < max) {
+        TRY(trim_one(store, TRIM_RECORDS, job->name, job->snapshot, max - events, &records));
+    }
+    *ret_count = events + records;
+    return MUSTER_OK;
 }
 
 static muster_status put(struct muster_store *base, const char *job, uint64_t generation,
@@ -241,6 +268,8 @@ static muster_status put(struct muster_store *base, const char *job, uint64_t ge
     (void)bind_text(store, PUT_VALUE, 3, key);
     (void)sqlite3_bind_blob64(store->statements[PUT_VALUE], 4, size_bytes > 0 ? value : "",
                               size_bytes, SQLITE_STATIC);
+    (void)bind_number(store, PUT_VALUE, 5,
+                      muster_row_checksum_value(job, generation, key, value, size_bytes));
     return run(store, PUT_VALUE);
 }
 
@@ -268,7 +297,8 @@ static muster_status drop_values(struct muster_store *base, const char *job,
 
 static muster_status remove_job(struct muster_store *base, const char *job)
 {
-    static const enum statement parts[] = {REMOVE_VALUES, REMOVE_EVENTS, REMOVE_JOB};
+    static const enum statement parts[] = {REMOVE_VALUES, REMOVE_EVENTS, REMOVE_RECORDS,
+                                           REMOVE_JOB};
     struct sqlite_store *store = sqlite_store_of(base);
     AUTO_LOCK(&store->mutex);
     muster_status status = run(store, BEGIN);
@@ -292,82 +322,12 @@ static muster_status sync_log(struct muster_store *base)
     return MUSTER_OK;
 }
 
-/* Calls read for each row of a prepared statement. */
-static muster_status each_row(struct sqlite_store *store, enum statement statement,
-                              muster_status (*read)(struct sqlite_store *store, sqlite3_stmt *row,
-                                                    const struct muster_store_reader *reader),
-                              const struct muster_store_reader *reader)
-{
-    sqlite3_stmt *row = store->statements[statement];
-    muster_status status = MUSTER_OK;
-    int result;
-    while ((result = sqlite3_step(row)) == SQLITE_ROW && status == MUSTER_OK) {
-        status = read(store, row, reader);
-    }
-    if (status == MUSTER_OK && result != SQLITE_DONE) {
-        status = store_error(store, MUSTER_INVALID);
-    }
-    (void)sqlite3_reset(row);
-    return status;
-}
-
-static const char *text_of(sqlite3_stmt *row, int column)
-{
-    const unsigned char *text = sqlite3_column_text(row, column);
-    return text != NULL ? (const char *)text : "";
-}
-
-static muster_status read_event(struct sqlite_store *store, sqlite3_stmt *row,
-                                const struct muster_store_reader *reader)
-{
-    const char *text = text_of(row, 1);
-    size_t size_bytes = (size_t)sqlite3_column_bytes(row, 1);
-    muster_status status =
-        reader->event(reader->user, (uint64_t)sqlite3_column_int64(row, 0), text, size_bytes);
-    return status == MUSTER_OK ? status : muster_error_prefix(status, "store %s", store->path);
-}
-
-static muster_status read_value(struct sqlite_store *store, sqlite3_stmt *row,
-                                const struct muster_store_reader *reader)
-{
-    const void *value = sqlite3_column_blob(row, 2);
-    size_t size_bytes = (size_t)sqlite3_column_bytes(row, 2);
-    muster_status status = reader->value(reader->user, (uint64_t)sqlite3_column_int64(row, 0),
-                                         text_of(row, 1), value, size_bytes);
-    return status == MUSTER_OK ? status : muster_error_prefix(status, "store %s", store->path);
-}
-
-static muster_status read_job(struct sqlite_store *store, sqlite3_stmt *row,
-                              const struct muster_store_reader *reader)
-{
-    const struct muster_store_job job = {
-        .name = text_of(row, 1),
-        .token = text_of(row, 2),
-        .link_token = text_of(row, 3),
-    };
-    uint64_t id = (uint64_t)sqlite3_column_int64(row, 0);
-    muster_status status = reader->job(reader->user, &job);
-    if (status != MUSTER_OK) {
-        return muster_error_prefix(status, "store %s", store->path);
-    }
-    (void)bind_number(store, LOAD_EVENTS, 1, id);
-    (void)bind_number(store, LOAD_VALUES, 1, id);
-    TRY(each_row(store, LOAD_EVENTS, read_event, reader));
-    return each_row(store, LOAD_VALUES, read_value, reader);
-}
-
-/* Without the lock: no other function is called before load has returned. */
 static muster_status probe(struct muster_store *base)
 {
     struct sqlite_store *store = sqlite_store_of(base);
     AUTO_LOCK(&store->mutex);
     TRY(check_file_unchanged(store));
     return run(store, PROBE);
-}
-
-static muster_status load(struct muster_store *base, const struct muster_store_reader *reader)
-{
-    return each_row(sqlite_store_of(base), LOAD_JOBS, read_job, reader);
 }
 
 static void close_store(struct muster_store *base)
@@ -382,10 +342,13 @@ static void close_store(struct muster_store *base)
     free(store);
 }
 
-static const struct muster_store_ops sqlite_ops = {
+const struct muster_store_ops muster_sqlite_ops = {
     .kind = "sqlite",
     .append = append,
-    .replace = replace,
+    .read = muster_sqlite_read,
+    .stage = stage,
+    .install = install,
+    .trim = trim,
     .put = put,
     .remove_value = remove_value,
     .drop_values = drop_values,
@@ -393,134 +356,17 @@ static const struct muster_store_ops sqlite_ops = {
     .syncs = true,
     .sync = sync_log,
     .probe = probe,
-    .load = load,
+    .load = muster_sqlite_load,
     .close = close_store,
 };
 
-/* Creates the file if it is missing. SQLite would say "unable to open database file" for most of
- * these errors. */
-static muster_status check_file(const char *path, struct stat *ret_status)
-{
-    AUTO_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    if (fd < 0) {
-        return muster_error_errno(MUSTER_INVALID, "store %s", path);
-    }
-    struct stat status;
-    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-        return muster_error_set(MUSTER_INVALID, "store %s: not a file", path);
-    }
-    *ret_status = status;
-    return MUSTER_OK;
-}
-
-static int read_number(void *user, int count, char **texts, char **names)
-{
-    (void)names;
-    *(long *)user = count == 1 && texts[0] != NULL ? strtol(texts[0], NULL, 10) : -1;
-    return 0;
-}
-
-static muster_status execute(struct sqlite_store *store, const char *text, long *ret_number)
-{
-    int result = sqlite3_exec(store->database, text, ret_number != NULL ? read_number : NULL,
-                              ret_number, NULL);
-    if (result == SQLITE_BUSY) {
-        return muster_error_set(MUSTER_INVALID, "store %s: another musterd is using it",
-                                store->path);
-    }
-    return result == SQLITE_OK ? MUSTER_OK : store_error(store, MUSTER_INVALID);
-}
-
-/* Locks the file: in this mode the first write takes the lock and does not release it. Then creates
- * the schema in an empty file, and checks that any other is a musterd's of this version. */
-static muster_status lock_and_check(struct sqlite_store *store)
-{
-    TRY(execute(store, "PRAGMA locking_mode = EXCLUSIVE", NULL));
-    TRY(execute(store, "BEGIN EXCLUSIVE", NULL));
-    long tables = -1;
-    long application = -1;
-    long version = -1;
-    TRY(execute(store, "SELECT count(*) FROM sqlite_master", &tables));
-    TRY(execute(store, "PRAGMA application_id", &application));
-    TRY(execute(store, "PRAGMA user_version", &version));
-    if (tables == 0 && application == 0 && version == 0) {
-        char marks[128];
-        (void)snprintf(marks, sizeof marks, "PRAGMA application_id = %d; PRAGMA user_version = %d",
-                       APPLICATION_ID, SCHEMA_VERSION);
-        TRY(execute(store, schema, NULL));
-        TRY(execute(store, marks, NULL));
-    } else if (application != APPLICATION_ID) {
-        return muster_error_set(MUSTER_INVALID, "store %s: a database, but not a musterd's",
-                                store->path);
-    } else if (version != SCHEMA_VERSION) {
-        return muster_error_set(MUSTER_INVALID,
-                                "store %s: version %ld, but this musterd reads version %d",
-                                store->path, version, SCHEMA_VERSION);
-    }
-    TRY(execute(store, "COMMIT", NULL));
-    TRY(execute(store, "PRAGMA journal_mode = WAL", NULL));
-    return execute(store, "PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 4194304", NULL);
-}
-
-/* The first sync also makes the name of the log survive, which a new file has in no other way. */
-static muster_status open_log(struct sqlite_store *store)
-{
-    long jobs = 0;
-    TRY(execute(store, "SELECT count(*) FROM jobs", &jobs)); /* the first read opens the log */
-    if (sqlite3_file_control(store->database, "main", SQLITE_FCNTL_JOURNAL_POINTER, &store->log) !=
-            SQLITE_OK ||
-        store->log->pMethods == NULL) {
-        return muster_error_set(MUSTER_INVALID, "store %s: has no write-ahead log", store->path);
-    }
-    return sync_log(&store->store);
-}
-
-static muster_status prepare(struct sqlite_store *store)
+muster_status muster_sqlite_prepare(struct sqlite_store *store)
 {
     for (int i = 0; i < STATEMENT_COUNT; i++) {
         if (sqlite3_prepare_v3(store->database, statement_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
                                &store->statements[i], NULL) != SQLITE_OK) {
-            return store_error(store, MUSTER_INVALID);
+            return muster_sqlite_error(store, MUSTER_INVALID);
         }
     }
-    return MUSTER_OK;
-}
-
-/* Checks the file, opens and locks the database, prepares every statement. */
-muster_status muster_store_sqlite_open(const char *path, struct muster_store **ret_store)
-{
-    struct stat file = {0};
-    TRY(check_file(path, &file));
-    struct sqlite_store *store = calloc(1, sizeof *store);
-    char *copy = strdup(path);
-    if (store == NULL || copy == NULL) {
-        free(copy);
-        free(store);
-        return muster_error_set(MUSTER_FATAL, "no memory");
-    }
-    store->store.ops = &sqlite_ops;
-    store->path = copy;
-    store->device = file.st_dev;
-    store->inode = file.st_ino;
-    muster_mutex_init(&store->mutex);
-    muster_status status = MUSTER_OK;
-    if (sqlite3_open_v2(path, &store->database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
-                        NULL) != SQLITE_OK) {
-        status = store_error(store, MUSTER_INVALID);
-    }
-    if (status == MUSTER_OK) {
-        status = lock_and_check(store);
-    }
-    if (status == MUSTER_OK) {
-        status = prepare(store);
-    }
-    if (status == MUSTER_OK) {
-        status = open_log(store);
-    }
-    if (status != MUSTER_OK) {
-        close_store(&store->store);
-        return status;
-    }
-    *ret_store = &store->store;
     return MUSTER_OK;
 }

@@ -261,6 +261,21 @@ static bool is_revoked(const struct bench_worker *worker)
     return worker->revoked || worker->refused || worker->lost;
 }
 
+/* Says what the first worker waits for that keeps a phase from its end. */
+__attribute__((noreturn)) static void fail_phase(uint32_t at)
+{
+    static const char *const asked[] = {"nothing", "Join", "Watch", "Report"};
+    char text[400];
+    const struct bench_worker *worker = &workers[at < arguments.count ? at : 0];
+    (void)snprintf(
+        text, sizeof text,
+        "a phase takes longer than two minutes: worker %u waits for the answer to %s for "
+        "%.0f ms; %zu of %zu bytes are sent, %zu received; %llu answers were refused %s",
+        worker->index, asked[worker->asked], now_ms() - worker->sent_ms, worker->out_sent,
+        worker->out_size, worker->received, (unsigned long long)answers_refused, refusal_text);
+    load_fail(text);
+}
+
 /* Polls until done() of all workers, or for so long.
  */
 static void run_until(bool (*done)(const struct bench_worker *worker), double for_ms)
@@ -276,7 +291,7 @@ static void run_until(bool (*done)(const struct bench_worker *worker), double fo
             return;
         }
         if (now - begin_ms > PHASE_MS) {
-            load_fail("a phase takes longer than two minutes");
+            fail_phase(at);
         }
         poll_once(1);
     }

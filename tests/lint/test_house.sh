@@ -40,8 +40,9 @@ while read -r page; do
         [ -e "$(dirname "$page")/$link" ] || complain "$page: link to $link leads nowhere"
     done < <(grep -oE '\]\([^)#]+\)' "$page" | sed -E 's/^\]\(|\)$//g' | grep -v '^[a-z]*:')
 done < <(find . -name '*.md' -not -path './build/*')
-# Tests that a page of tests/ names exist.
+# Tests that a page of tests/ names exist; NAME_all is a long form of NAME.
 while read -r name; do
+    name=${name%_all}
     ls tests/"${name%/*}"/test_"${name##*/}".* >/dev/null 2>&1 || complain "tests/ has no $name, which a page there names"
 done < <(cat tests/*.md | grep -E '^\| ' | grep -oE '(^|[ (`])(rendezvous|worker|conformance|elastic|e2e|bench|faults|verbs)/[a-z_/]+' | tr -d ' (`' | sort -u)
 

@@ -15,7 +15,7 @@ mount -t tmpfs -o size=256k tmpfs "$folder/disk" 2>/dev/null || {
     echo "SKIP: tmpfs cannot be mounted here"
     exit 77
 }
-serve --store "$folder/disk/jobs.db" --hold-ms 100
+serve --store "$folder/disk/jobs.db" --hold-ms 100 --watch-ms 100
 expect '"formed"' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"maxSize\":1}"
 head -c 1M /dev/zero >"$folder/disk/filler" 2>/dev/null || true
 
@@ -46,7 +46,7 @@ join_pair() { # NUMBER [ADDRESS]
     ask Join "{\"job\":\"pair\",\"member\":\"$(member $1)\",\"host\":\"h\",\"maxSize\":2,\"addresses\":[\"tcp://127.0.0.1:${2:-1}\"]}"
 }
 rm "$folder"/disk/*
-serve --store "$folder/disk/pair.db" --hold-ms 100 --suspect-ms 500 --lease-ms 2000 --settle-ms 30000
+serve --store "$folder/disk/pair.db" --hold-ms 100 --watch-ms 100 --suspect-ms 500 --lease-ms 2000 --settle-ms 30000
 join_pair 2 >"$folder/first"
 join_pair 1 >"$folder/second"
 grep -q '"size":2' "$folder/second" || fail "no pair: $(cat "$folder/second")"
@@ -70,7 +70,7 @@ grep -q '"formed"' "$folder/answer" || fail "member 2 is out: $(cat "$folder/ans
 stop 0
 
 # A limit of the size of files is no other thing: the service lives on.
-serve --store "$folder/limited.db" --hold-ms 100
+serve --store "$folder/limited.db" --hold-ms 100 --watch-ms 100
 prlimit --pid "$pid" --fsize=65536 # once it runs: a thread sanitizer writes a file of its own when it starts
 expect '"formed"' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"maxSize\":1}"
 refused=no

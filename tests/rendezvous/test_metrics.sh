@@ -14,7 +14,7 @@ has() { # SERIES VALUE
     [ "$got" = "$2" ] || fail "$1 is $got, not $2"
 }
 
-serve --store "$store" --settle-ms 20 --lease-ms 600000 --hold-ms 100
+serve --store "$store" --settle-ms 20 --lease-ms 600000 --hold-ms 100 --watch-ms 100
 echo "- health"
 [ "$(get /healthz)" = ok ] || fail "/healthz: $(get /healthz)"
 [ "$(get /readyz)" = ready ] || fail "/readyz: $(get /readyz)"
@@ -76,6 +76,8 @@ has 'musterd_recovery_seconds_count' 1
 has 'musterd_recovery_seconds_bucket{le="+Inf"}' 1
 has 'musterd_held_requests' 0
 has 'musterd_store_append_failures_total' 0
+has 'musterd_store_sync_failures_total' 0
+has 'musterd_damaged_jobs' 0
 has 'musterd_connections' 1
 [ "$(value musterd_store_append_seconds_count)" -ge 5 ] || fail "fewer appends than events"
 [ "$(value process_resident_memory_bytes)" -gt 1000000 ] || fail "less than a megabyte of memory"

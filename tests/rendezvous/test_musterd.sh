@@ -68,7 +68,7 @@ watch=$!
 crash
 wait $watch || true
 listen=127.0.0.1:$port
-serve --store "$store" --hold-ms 100
+serve --store "$store" --hold-ms 100 --watch-ms 100
 for i in 1 2 3; do
     expect '"revoked":false' Watch "{\"job\":\"j\",\"member\":\"$(member $i)\",\"generation\":1}"
 done
@@ -123,16 +123,20 @@ listen 127.0.0.1:7070
 store musterd.db
 log warn
 hold-ms 1000
+watch-ms 30000
 lease-ms 5000
 settle-ms 200
 arrive-ms 30000
 suspect-ms 2000
 keep-ended-ms 3600000
+max-jobs 1024
+max-jobs-per-address 256
+max-connections 16384
 END
 grep -q -- --port-file=FILE "$folder/help" || fail "$(cat "$folder/help")"
 
 echo "- every option has its variable"
-for name in HOLD LEASE SETTLE ARRIVE SUSPECT KEEP_ENDED; do
+for name in HOLD WATCH LEASE SETTLE ARRIVE SUSPECT KEEP_ENDED; do
     option=$(echo "$name" | tr A-Z_ a-z-)-ms
     export "MUSTERD_${name}_MS=x"
     refuses 2 "--$option: \"x\" is not a number"
@@ -158,7 +162,7 @@ until_job() {
 }
 
 echo "- every time limit is the one of its option"
-serve --store memory --hold-ms 400 --lease-ms 6000 --suspect-ms 500 --arrive-ms 600 --keep-ended-ms 3000
+serve --store memory --hold-ms 400 --watch-ms 400 --lease-ms 6000 --suspect-ms 500 --arrive-ms 600 --keep-ended-ms 3000
 expect '"members":1' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"minSize\":2,\"maxSize\":2}"
 expect '"holdMs":400,"leaseMs":6000' Join "{\"job\":\"j\",\"member\":\"$(member 2)\",\"host\":\"h\"}"
 curl -sS -m 0.1 -H 'Content-Type: application/json' -d "{\"job\":\"j\",\"member\":\"$(member 2)\",\"generation\":1}" \

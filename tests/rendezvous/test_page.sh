@@ -92,3 +92,19 @@ if [ -n "${MUSTER_SCREENSHOTS:-}" ]; then
     browse '#job=train' --window-size=400,2200 --screenshot="$MUSTER_SCREENSHOTS/page_400.png"
 fi
 stop 0
+
+echo "- a server with tokens shows nothing without a viewer's"
+MUSTERD_WORKER_TOKEN=worker-0123456789abcdef MUSTERD_VIEWER_TOKEN=viewer-0123456789abcdef serve --store memory --lease-ms 600000 --settle-ms 20
+curl -sS -m 20 -H 'Muster-Server-Token: worker-0123456789abcdef' -H 'Authorization: Bearer s3cret' -o /dev/null \
+    -H 'Content-Type: application/json' -d "{\"job\":\"guarded\",\"member\":\"$(member 1)\",\"host\":\"vault\",\"addresses\":[\"tcp://a\"]}" \
+    "http://127.0.0.1:$port/muster.v1.Rendezvous/Join"
+browse '' --dump-dom >"$folder/dom"
+shows 'This server needs the token of a viewer'
+! grep -qE 'guarded|vault' "$folder/dom" || fail "a job is shown without a token"
+browse '#server-token=worker-0123456789abcdef' --dump-dom >"$folder/dom"
+shows 'This server needs the token of a viewer'
+browse '#server-token=viewer-0123456789abcdef' --dump-dom >"$folder/dom"
+shows '>vault</h3>' # also without the job's token
+shows '<form id="access" hidden="">'
+! grep -q viewer-0123 "$folder/dom" "$folder/err" || fail "the token is in the page or in the log"
+stop 0

@@ -7,7 +7,7 @@ command -v prometheus >/dev/null || { echo "SKIP: there is no prometheus"; exit 
 prometheus=
 trap '[ -z "$prometheus" ] || kill -9 $prometheus 2>/dev/null || true; clean_up' EXIT
 
-serve --store memory --settle-ms 20 --lease-ms 600000 --hold-ms 100
+serve --store memory --settle-ms 20 --lease-ms 600000 --hold-ms 100 --watch-ms 100
 expect '"formed"' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"addresses\":[\"tcp://a\"],\"targetSize\":1,\"maxSize\":1}"
 cat >"$folder/prometheus.yml" <<END
 global: {scrape_interval: 1s}

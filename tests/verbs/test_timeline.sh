@@ -9,8 +9,8 @@ trap 'rm -rf "$folder"' EXIT
 # shellcheck disable=SC2016
 tests/verbs/run --devices 1 --limit 100 -- bash -c '
     "$0/muster" bench allreduce -n 2 --transport verbs --bytes 1M --iterations 2 \
-        --algorithm ring_chunked --timeline /tmp/t >/tmp/out || { cat /tmp/out; exit 1; }
-    "$0/muster" timeline --json /tmp/t.1.?.json' "$MUSTER_BIN" >"$folder/out" 2>"$folder/errors"
+        --algorithm ring_chunked --timeline /dev/shm/t >/dev/shm/out || { cat /dev/shm/out; exit 1; }
+    "$0/muster" timeline --json /dev/shm/t.1.0.json /dev/shm/t.1.1.json' "$MUSTER_BIN" >"$folder/out" 2>"$folder/errors"
 status=$?
 if [ $status != 0 ]; then
     cat "$folder/out" "$folder/errors"

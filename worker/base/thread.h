@@ -7,7 +7,8 @@
  *               4. one end of a link   5. unmap_watch.c: start_mutex, then mutex (a thread that
  *               holds that one neither allocates, frees nor unmaps memory)
  *               6. log, timeline   7. fork guard: also held by fork()
- *   musterd     1. table of jobs   2. one job   3. store   4. clock thread, commits   5. log
+ *   musterd     1. table of jobs   2. one job   3. store   4. clock thread, commits,
+ *               compactor   5. log
  *               1. Horovod's jobs   2. clock thread   3. log
  *               with none of these: 1. one HTTP request   2. connections; queues
  *               with none of these: 1. readiness   2. store

@@ -2,9 +2,31 @@
 #include "worker/cli/service.h"
 
 #include "worker/base/clock.h"
+#include "worker/base/option_parse.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+muster_status muster_service_connect(const char *url, const char *token,
+                                     struct muster_client **ret_client)
+{
+    const struct muster_client_security security = {
+        .server_token = muster_option_variable("MUSTER_SERVER_TOKEN"),
+        .authority = muster_option_variable("MUSTER_RENDEZVOUS_AUTHORITY"),
+        .certificate = muster_option_variable("MUSTER_RENDEZVOUS_CERTIFICATE"),
+        .key = muster_option_variable("MUSTER_RENDEZVOUS_KEY"),
+    };
+    struct muster_client *client = NULL;
+    TRY(muster_client_create(url, token, &client));
+    muster_status status = muster_client_secure(client, &security);
+    if (status != MUSTER_OK) {
+        muster_client_destroy(client);
+        return status;
+    }
+    *ret_client = client;
+    return MUSTER_OK;
+}
 
 /* Takes the request. */
 static muster_status call(struct muster_client *client, enum muster_rpc_method method,
@@ -87,4 +109,13 @@ muster_status muster_service_read_token(const char *path,
     memcpy(ret_token, line, length);
     ret_token[length] = '\0';
     return MUSTER_OK;
+}
+
+muster_status muster_service_use_server_token(const char *path)
+{
+    char token[MUSTER_TOKEN_MAX_BYTES + 1];
+    TRY(muster_service_read_token(path, token));
+    return setenv("MUSTER_SERVER_TOKEN", token, 1) == 0
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL, "out of memory");
 }

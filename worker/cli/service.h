@@ -10,6 +10,11 @@
 #include "elastic/messages/messages.h"
 #include "worker/session/rendezvous_client.h"
 
+/* muster_client_create() and muster_client_secure(), the latter with what the variables
+ * MUSTER_SERVER_TOKEN and MUSTER_RENDEZVOUS_AUTHORITY, _CERTIFICATE and _KEY say. */
+MUSTER_CHECKED muster_status muster_service_connect(const char *url, const char *token,
+                                                    struct muster_client **ret_client);
+
 /* Statuses and texts are those of muster_client_call(). ret_code may be NULL. */
 MUSTER_CHECKED muster_status muster_service_get_job(struct muster_client *client, const char *job,
                                                     uint32_t timeout_ms,
@@ -26,5 +31,9 @@ MUSTER_CHECKED muster_status muster_service_end_job(struct muster_client *client
 /* Reads a token, which is the first line of the file. MUSTER_INVALID names the file. */
 MUSTER_CHECKED muster_status muster_service_read_token(const char *path,
                                                        char ret_token[MUSTER_TOKEN_MAX_BYTES + 1]);
+
+/* Sets MUSTER_SERVER_TOKEN, for this process and those that it starts, to the token of the file.
+ * Before there are other threads. MUSTER_INVALID names the file. */
+MUSTER_CHECKED muster_status muster_service_use_server_token(const char *path);
 
 #endif

@@ -23,10 +23,11 @@ void muster_message_request_finish_with(struct muster_message_request *request,
     }
     TAILQ_REMOVE(&request->owner->pending, request, order);
     request->waits = false;
-    if (request->awake != NULL) {
-        __atomic_store_n(request->awake, true, __ATOMIC_SEQ_CST);
+    bool *awake = request->awake;
+    __atomic_store_n(&request->finished, true, __ATOMIC_SEQ_CST); /* now it may be freed */
+    if (awake != NULL) { /* last: whoever clears it looks at `finished` after that */
+        __atomic_store_n(awake, true, __ATOMIC_SEQ_CST);
     }
-    __atomic_store_n(&request->finished, true, __ATOMIC_SEQ_CST);
 }
 
 /* With the text of muster_last_error(). */

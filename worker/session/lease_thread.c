@@ -3,6 +3,9 @@
  * the generation is revoked, that newcomers are waiting, that this member is to leave. While the
  * service cannot be reached the thread retries for ever; the running job does not notice.
  *
+ * While a Watch is held the thread reports if this member's calls wait for too long
+ * (stall_report.h).
+ *
  * The thread also sends signs of life after the generation is revoked and until the member joins
  * again, as its caller may be far from the next collective. The service answers such
  * a Watch at once, and it still counts as a sign of life. The first one is sent at once, because
@@ -18,7 +21,6 @@
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
 #include "worker/session/generation_guard.h"
-#include "worker/session/session_sets.h"
 
 enum {
     REPORT_ATTEMPT_MS = 500,
@@ -50,27 +52,18 @@ static bool nothing_to_watch_locked(const struct muster_session *session)
     return !formed || session->finished || session->declared_dead || session->ended;
 }
 
-static uint64_t progress_locked(struct muster_session *session)
-{
-    const struct muster_communicator *communicator = session->generation.communicator;
-    return communicator != NULL
-               ? muster_communicator_progress(communicator) + muster_session_sets_progress(session)
-               : 0;
-}
-
 static uint32_t revoked_pause_ms(const struct muster_session *session)
 {
     uint32_t pause_ms = session->hold_ms / REVOKED_PAUSES;
     return pause_ms < REVOKED_PAUSE_MAX_MS ? pause_ms : REVOKED_PAUSE_MAX_MS;
 }
 
-/* The service holds a Watch for hold_ms. The attempt ends after that time and a margin
- * for the answer: a third of the time that is left of the lease, so that after a lost answer there
- * is time for another Watch before the lease ends. */
+/* The service holds a Watch for hold_ms, and the lease begins when it answers. The attempt ends
+ * after that time and a margin for the answer: a third of the lease, so that after a lost answer
+ * there is time for another Watch before the lease ends. */
 static uint32_t attempt_ms(const struct muster_session *session)
 {
-    uint32_t margin_ms =
-        session->lease_ms > session->hold_ms ? (session->lease_ms - session->hold_ms) / 3 : 0;
+    uint32_t margin_ms = session->lease_ms / 3;
     return session->hold_ms +
            (margin_ms > WATCH_MARGIN_LEAST_MS ? margin_ms : WATCH_MARGIN_LEAST_MS);
 }
@@ -100,7 +93,7 @@ static bool next_watch(struct muster_session *session, struct watch_state *watch
         .generation = session->generation.number,
         .pending_known = atomic_load(&session->newcomers_pending),
         .leave_known = atomic_load(&session->leave_requested),
-        .progress = progress_locked(session),
+        .progress = muster_session_progress_locked(session),
     };
     (void)snprintf(request->job, sizeof request->job, "%s", session->settings.job);
     memcpy(request->member, session->member, sizeof request->member);
@@ -111,6 +104,7 @@ static void apply_answer(struct muster_session *session, struct watch_state *wat
                          uint64_t generation, const struct muster_watch_response *response)
 {
     AUTO_LOCK(&session->mutex);
+    muster_stall_watch_asked(&session->stall, session->hold_ms, muster_clock_ns());
     if (session->generation.number != generation) {
         return; /* the session is in another generation by now */
     }
@@ -217,6 +211,7 @@ static void *run_lease_thread(void *argument)
 
 muster_status muster_session_start_lease_thread(struct muster_session *session)
 {
+    muster_client_set_meanwhile(session->lease_client, muster_session_report_stall, session);
     int failed = muster_thread_start(&session->lease_thread, run_lease_thread, session);
     if (failed != 0) {
         return muster_error_set(MUSTER_FATAL, "lease thread: %s", strerror(failed));

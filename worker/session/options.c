@@ -34,6 +34,10 @@ static void read_environment(muster_options *options)
         .algorithm = muster_option_variable("MUSTER_ALGORITHM"),
         .timeline = muster_option_variable("MUSTER_TIMELINE"),
         .compression = muster_option_variable("MUSTER_COMPRESSION"),
+        .server_token = muster_option_variable("MUSTER_SERVER_TOKEN"),
+        .rendezvous_authority = muster_option_variable("MUSTER_RENDEZVOUS_AUTHORITY"),
+        .rendezvous_certificate = muster_option_variable("MUSTER_RENDEZVOUS_CERTIFICATE"),
+        .rendezvous_key = muster_option_variable("MUSTER_RENDEZVOUS_KEY"),
         .join_timeout_ms =
             muster_option_read_number("MUSTER_JOIN_TIMEOUT_MS", DEFAULT_JOIN_TIMEOUT_MS),
         .call_timeout_ms =
@@ -48,7 +52,7 @@ static void read_environment(muster_options *options)
 
 /* Padding at the end would become the place of the next field that is appended: older programs
  * would give it values. */
-_Static_assert(offsetof(muster_options, compression) + sizeof(char *) == sizeof(muster_options),
+_Static_assert(offsetof(muster_options, rendezvous_key) + sizeof(char *) == sizeof(muster_options),
                "muster_options ends with padding");
 _Static_assert(offsetof(muster_call_options, reserved) + sizeof(uint32_t) ==
                    sizeof(muster_call_options),
@@ -174,6 +178,10 @@ static muster_status copy_service(const muster_options *options, struct muster_s
     }
     TRY(muster_option_copy(options->rendezvous, &settings->rendezvous));
     TRY(muster_option_copy(job, &settings->job));
+    TRY(muster_option_copy(options->server_token, &settings->server_token));
+    TRY(muster_option_copy(options->rendezvous_authority, &settings->rendezvous_authority));
+    TRY(muster_option_copy(options->rendezvous_certificate, &settings->rendezvous_certificate));
+    TRY(muster_option_copy(options->rendezvous_key, &settings->rendezvous_key));
     return muster_option_copy(options->token != NULL ? options->token : "", &settings->token);
 }
 
@@ -252,6 +260,10 @@ void muster_settings_finish(struct muster_settings *settings)
     free(settings->rendezvous);
     free(settings->job);
     free(settings->token);
+    free(settings->server_token);
+    free(settings->rendezvous_authority);
+    free(settings->rendezvous_certificate);
+    free(settings->rendezvous_key);
     free(settings->host);
     free(settings->rack);
     free(settings->algorithm);

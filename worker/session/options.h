@@ -17,7 +17,9 @@
 struct muster_settings {
     char *rendezvous; /* "" without a service; so are the next two */
     char *job;
-    char *token;                                  /* "": none */
+    char *token;        /* "": none */
+    char *server_token; /* NULL: none; so are the next three */
+    char *rendezvous_authority, *rendezvous_certificate, *rendezvous_key; /* files */
     char *host;                                   /* the name of the host that this member is on */
     char *rack;                                   /* "": the one without a name */
     char *algorithm;                              /* MUSTER_ALGORITHM; NULL: chosen by cost */

@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/fork_guard.h"
+#include "worker/base/keepalive.h"
 
 enum {
     BACKOFF_BASE_MS = 10,
@@ -27,7 +29,10 @@ struct muster_client {
     CURLM *multi;            /* owns the connection; its wakeup interrupts a call */
     CURL *easy;
     struct curl_slist *headers;
+    muster_client_meanwhile meanwhile; /* or NULL */
+    void *meanwhile_user;
     atomic_bool interrupted;
+    bool answered; /* a server has: from then on its certificate may be mended */
     /* For the present attempt: */
     char *body; /* owned */
     size_t body_size, body_capacity;
@@ -114,6 +119,9 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
     int fd = MUSTER_GUARDED(
         socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol));
     client->socket_error = fd < 0 ? errno : 0;
+    if (fd >= 0) {
+        (void)muster_keepalive_set(fd); /* a held call notices that the server's host is gone */
+    }
     return fd < 0 ? CURL_SOCKET_BAD : fd;
 }
 
@@ -133,26 +141,32 @@ static bool add_header(struct muster_client *client, const char *line)
     return longer != NULL;
 }
 
+/* Adds a header with a token, if there is one. what: for the error text. */
+static muster_status add_token(struct muster_client *client, const char *header, const char *token,
+                               const char *what)
+{
+    size_t length = token != NULL ? strlen(token) : 0;
+    for (size_t i = 0; i < length; i++) {
+        if (length > MUSTER_TOKEN_MAX_BYTES || token[i] <= ' ' || token[i] > '~') {
+            return muster_error_set(MUSTER_INVALID,
+                                    "%s: must be 1 to %d printable characters without spaces", what,
+                                    MUSTER_TOKEN_MAX_BYTES);
+        }
+    }
+    char line[MUSTER_TOKEN_MAX_BYTES + 64];
+    (void)snprintf(line, sizeof line, "%s%s", header, length > 0 ? token : "");
+    return length == 0 || add_header(client, line) ? MUSTER_OK
+                                                   : muster_error_set(MUSTER_FATAL, "no memory");
+}
+
 static muster_status add_headers(struct muster_client *client, const char *token)
 {
     bool added =
         add_header(client, "Content-Type: application/json") &&
         add_header(client, "Connect-Protocol-Version: 1") &&
         add_header(client, "Expect:"); /* no "Expect: 100-continue", which costs a round trip */
-    if (token != NULL && token[0] != '\0') {
-        size_t length = strlen(token);
-        for (size_t i = 0; i < length; i++) {
-            if (length > MUSTER_TOKEN_MAX_BYTES || token[i] <= ' ' || token[i] > '~') {
-                return muster_error_set(
-                    MUSTER_INVALID, "token: must be 1 to %d printable characters without spaces",
-                    MUSTER_TOKEN_MAX_BYTES);
-            }
-        }
-        char line[MUSTER_TOKEN_MAX_BYTES + 64];
-        (void)snprintf(line, sizeof line, "Authorization: Bearer %s", token);
-        added = added && add_header(client, line);
-    }
-    return added ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "no memory");
+    TRY(added ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "no memory"));
+    return add_token(client, "Authorization: Bearer ", token, "token");
 }
 
 static size_t append_body(char *data, size_t size, size_t count, void *user)
@@ -184,7 +198,6 @@ static bool configure(struct muster_client *client)
            curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, client) == CURLE_OK &&
@@ -228,6 +241,49 @@ muster_status muster_client_create(const char *url, const char *token,
     return MUSTER_OK;
 }
 
+static bool is_given(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+/* libcurl reads files when it connects; a file that is not there is an error at once. */
+static muster_status use_file(struct muster_client *client, CURLoption option, const char *path,
+                              const char *what)
+{
+    if (!is_given(path)) {
+        return MUSTER_OK;
+    }
+    if (access(path, R_OK) != 0) {
+        return muster_error_errno(MUSTER_INVALID, "%s %s", what, path);
+    }
+    return curl_easy_setopt(client->easy, option, path) == CURLE_OK
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL, "libcurl: %s cannot be set", what);
+}
+
+/* An empty pass phrase: a worker cannot prompt for one. */
+muster_status muster_client_secure(struct muster_client *client,
+                                   const struct muster_client_security *security)
+{
+    if (is_given(security->certificate) != is_given(security->key)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "MUSTER_RENDEZVOUS_CERTIFICATE and MUSTER_RENDEZVOUS_KEY are given "
+                                "both or not at all, and only the %s is",
+                                is_given(security->key) ? "key" : "certificate");
+    }
+    TRY(add_token(client, MUSTER_SERVER_TOKEN_HEADER ": ", security->server_token,
+                  "server token (MUSTER_SERVER_TOKEN)"));
+    TRY(use_file(client, CURLOPT_CAINFO, security->authority,
+                 "authority (MUSTER_RENDEZVOUS_AUTHORITY)"));
+    TRY(use_file(client, CURLOPT_SSLCERT, security->certificate,
+                 "certificate (MUSTER_RENDEZVOUS_CERTIFICATE)"));
+    TRY(use_file(client, CURLOPT_SSLKEY, security->key, "key (MUSTER_RENDEZVOUS_KEY)"));
+    return curl_easy_setopt(client->easy, CURLOPT_KEYPASSWD, "") == CURLE_OK &&
+                   curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, client->headers) == CURLE_OK
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL, "libcurl: no memory");
+}
+
 void muster_client_destroy(struct muster_client *client)
 {
     if (client == NULL) {
@@ -266,6 +322,22 @@ static struct attempt attempt_interrupted(const struct muster_client *client)
                           MUSTER_RPC_CANCELED);
 }
 
+void muster_client_set_meanwhile(struct muster_client *client, muster_client_meanwhile meanwhile,
+                                 void *user)
+{
+    client->meanwhile = meanwhile;
+    client->meanwhile_user = user;
+}
+
+/* Blocks until there is something to do for the transfer, or for a while. */
+static void poll_transfer(struct muster_client *client)
+{
+    uint32_t wait_ms =
+        client->meanwhile != NULL ? client->meanwhile(client->meanwhile_user) : POLL_MAX_MS;
+    (void)curl_multi_poll(client->multi, NULL, 0,
+                          wait_ms < POLL_MAX_MS ? (int)wait_ms : POLL_MAX_MS, NULL);
+}
+
 /* Runs the transfer until it ends or the client is interrupted. */
 static CURLcode transfer(struct muster_client *client)
 {
@@ -276,7 +348,7 @@ static CURLcode transfer(struct muster_client *client)
             return CURLE_FAILED_INIT;
         }
         if (running > 0) {
-            (void)curl_multi_poll(client->multi, NULL, 0, POLL_MAX_MS, NULL);
+            poll_transfer(client);
         }
     }
     int left = 0;
@@ -316,6 +388,13 @@ static struct attempt transport_error(struct muster_client *client, CURLcode res
                                                timeout_ms),
                               MUSTER_RPC_UNAVAILABLE);
     }
+    if (!client->answered &&
+        (result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CACERT_BADFILE ||
+         result == CURLE_SSL_CERTPROBLEM)) {
+        return attempt_failed(
+            muster_error_set(MUSTER_INVALID, "rendezvous %s: %s", client->url, what),
+            MUSTER_RPC_UNAUTHENTICATED);
+    }
     if (result == CURLE_COULDNT_CONNECT && number != 0) {
         what = strerror_r((int)number, words, sizeof words);
     }
@@ -354,6 +433,7 @@ static struct attempt read_answer(struct muster_client *client)
     (void)curl_easy_getinfo(client->easy, CURLINFO_RESPONSE_CODE, &http);
     muster_status parsed =
         muster_json_parse(client->body_size > 0 ? client->body : "", client->body_size, &json);
+    client->answered = true;
     if (http != 200) {
         struct attempt failed = server_error(client, http, parsed == MUSTER_OK ? json : NULL);
         if (parsed == MUSTER_OK) {

@@ -26,7 +26,27 @@ MUSTER_CHECKED muster_status muster_client_check_url(const char *url);
  * memory, or no libcurl handle. */
 MUSTER_CHECKED muster_status muster_client_create(const char *url, const char *token,
                                                   struct muster_client **ret_client);
+
+/* What the server asks of those who call it, and how it is recognised. Each may be NULL or "". */
+struct muster_client_security {
+    const char *server_token; /* one of the server's tokens */
+    const char *authority;    /* PEM file: https servers have a certificate of this authority */
+    const char *certificate, *key; /* PEM files: shown to https servers */
+};
+
+/* Once, before the first call. MUSTER_INVALID: the token, or a file that cannot be read, by its
+ * variable. */
+MUSTER_CHECKED muster_status muster_client_secure(struct muster_client *client,
+                                                  const struct muster_client_security *security);
+
 void muster_client_destroy(struct muster_client *client);
+
+/* Called while a call is held, in its thread; it may use other clients. Returns in how many ms it
+ * is to be called again at the latest. */
+typedef uint32_t (*muster_client_meanwhile)(void *user);
+/* Before the first call. NULL: nothing is called. */
+void muster_client_set_meanwhile(struct muster_client *client, muster_client_meanwhile meanwhile,
+                                 void *user);
 
 /* How long a call may take. */
 struct muster_retry_policy {

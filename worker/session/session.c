@@ -75,13 +75,26 @@ static void leave_unjoined(struct muster_session *session, muster_status status,
     muster_session_send_leave(session, MUSTER_LEAVE_FAILED, why, CLOSE_LEAVE_MS);
 }
 
+static muster_status create_client(const struct muster_settings *settings,
+                                   struct muster_client **ret_client)
+{
+    const struct muster_client_security security = {
+        .server_token = settings->server_token,
+        .authority = settings->rendezvous_authority,
+        .certificate = settings->rendezvous_certificate,
+        .key = settings->rendezvous_key,
+    };
+    TRY(muster_client_create(settings->rendezvous, settings->token, ret_client));
+    return muster_client_secure(*ret_client, &security);
+}
+
 /* The lease thread starts first and waits for a generation. If joining fails after the service has
  * seen this member, Leave is sent. */
 static muster_status start(struct muster_session *session)
 {
     const struct muster_settings *settings = &session->settings;
-    TRY(muster_client_create(settings->rendezvous, settings->token, &session->caller_client));
-    TRY(muster_client_create(settings->rendezvous, settings->token, &session->lease_client));
+    TRY(create_client(settings, &session->caller_client));
+    TRY(create_client(settings, &session->lease_client));
     if (settings->leave_on_sigterm) {
         session->sigterm_count_at_open = muster_sigterm_count();
         session->sigterm_held = muster_sigterm_hold();

@@ -22,6 +22,7 @@
 #include "worker/session/options.h"
 #include "worker/session/process_sets.h"
 #include "worker/session/rendezvous_client.h"
+#include "worker/session/stall_report.h"
 #include "worker/session/state.h"
 
 enum muster_session_stage {
@@ -95,6 +96,7 @@ struct muster_session {
     struct muster_generation generation;
     uint64_t reported_generation; /* the last one in which this member sent a Report */
     uint32_t hold_ms, lease_ms;
+    struct muster_stall_watch stall; /* the lease thread's */
 
     /* Read at any time by any thread. */
     atomic_uint active_calls; /* that hold the generation, and a bit: see generation_guard.c */

@@ -221,6 +221,16 @@ static inline void drive_heartbeat(struct drive *d, const char *id)
     muster_membership_heartbeat(d->membership, id, 1, d->now_ms);
 }
 
+/* A request of the member is held from now on, or no longer. */
+static inline void drive_hold(struct drive *d, const char *id, bool held)
+{
+    if (held) {
+        muster_membership_begin_hold(d->membership, id);
+    } else {
+        muster_membership_end_hold(d->membership, id, d->now_ms);
+    }
+}
+
 static inline void drive_heartbeat_all(struct drive *d)
 {
     struct muster_member_view view;

@@ -334,6 +334,28 @@ static void a_member_that_reconnects_in_time_is_not_suspected_and_the_job_runs_o
     drive_finish(&d);
 }
 
+static void the_lease_begins_where_the_held_request_ended(void **state)
+{
+    (void)state;
+    struct drive d;
+    start_four(&d);
+    for (int i = 0; i < 4; i++) {
+        drive_hold(&d, ((const char *const[]){"a0", "a1", "b0", "b1"})[i], true);
+    }
+    drive_wait(&d, 20 * d.settings.lease_ms);
+    assert_int_equal(drive_phase(&d), MUSTER_JOB_RUNNING);
+    assert_int_equal(muster_membership_next_ms(d.membership), INT64_MAX);
+    drive_hold(&d, "b1", false);
+    assert_int_equal(muster_membership_next_ms(d.membership), d.now_ms + d.settings.lease_ms);
+    drive_wait(&d, d.settings.lease_ms - 1);
+    assert_int_equal(drive_phase(&d), MUSTER_JOB_RUNNING);
+    drive_wait(&d, 1);
+    assert_string_equal(drive_departure_why(&d, "b1"),
+                        "rank 3 (host b, pid 4711) died: "
+                        "lease lost: no sign of life for 5000 ms");
+    drive_finish(&d);
+}
+
 static void the_time_to_arrive_may_be_shorter_than_the_lease(void **state)
 {
     (void)state;
@@ -538,6 +560,7 @@ int main(void)
         cmocka_unit_test(a_late_report_of_one_that_has_arrived_changes_nothing),
         cmocka_unit_test(a_closed_connection_alone_revokes_only_when_the_member_is_dead),
         cmocka_unit_test(a_member_that_reconnects_in_time_is_not_suspected_and_the_job_runs_on),
+        cmocka_unit_test(the_lease_begins_where_the_held_request_ended),
         cmocka_unit_test(the_time_to_arrive_may_be_shorter_than_the_lease),
         cmocka_unit_test(a_silent_member_loses_its_lease_and_the_generation_is_over),
         cmocka_unit_test(a_death_while_forming_starts_the_next_generation_at_once),

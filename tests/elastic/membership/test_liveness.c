@@ -73,6 +73,35 @@ static void a_sign_of_life_renews_the_lease_and_never_shortens_it(void **state)
     assert_true(dead_at(&signs, 5300, "lease lost: no sign of life for 5000 ms"));
 }
 
+static void a_request_that_is_held_is_a_lasting_sign_of_life(void **state)
+{
+    (void)state;
+    struct muster_signs signs;
+    muster_liveness_init(&signs, 100);
+    muster_liveness_begin_hold(&signs);
+    assert_false(dead_at(&signs, 1000000, ""));
+    muster_liveness_end_hold(&signs, 30100);
+    assert_false(dead_at(&signs, 35099, ""));
+    assert_true(dead_at(&signs, 35100, "lease lost: no sign of life for 5000 ms"));
+    /* Ended twice: the lease begins once. */
+    muster_liveness_end_hold(&signs, 40000);
+    assert_true(dead_at(&signs, 35100, "lease lost: no sign of life for 5000 ms"));
+}
+
+static void a_held_request_and_its_end_clear_no_suspicion(void **state)
+{
+    (void)state;
+    struct muster_signs signs;
+    muster_liveness_init(&signs, 100);
+    signs.awaited_ms = 100;
+    muster_liveness_begin_hold(&signs);
+    assert_true(dead_at(&signs, 30100, "stuck: alive but did not join again within 30000 ms"));
+    signs.reported_ms = 200;
+    assert_true(dead_at(&signs, 2200, "reported by rank 0 and no sign of life for 2000 ms"));
+    muster_liveness_end_hold(&signs, 300);
+    assert_true(dead_at(&signs, 2200, "reported by rank 0 and no sign of life for 2000 ms"));
+}
+
 static void a_broken_connection_alone_leaves_time_to_come_back(void **state)
 {
     (void)state;
@@ -152,6 +181,8 @@ int main(void)
         cmocka_unit_test(a_member_is_dead_when_its_lease_is_over),
         cmocka_unit_test(a_check_that_is_half_a_lease_late_was_late),
         cmocka_unit_test(a_sign_of_life_renews_the_lease_and_never_shortens_it),
+        cmocka_unit_test(a_request_that_is_held_is_a_lasting_sign_of_life),
+        cmocka_unit_test(a_held_request_and_its_end_clear_no_suspicion),
         cmocka_unit_test(a_broken_connection_alone_leaves_time_to_come_back),
         cmocka_unit_test(a_report_alone_leaves_time_for_a_sign_of_life),
         cmocka_unit_test(two_pieces_of_evidence_need_no_waiting),

@@ -3,6 +3,7 @@
  * stored events are replayed, and a generation must form. From time to time a membership restored
  * from a snapshot replaces the membership. MUSTER_SEED=N runs that seed alone.
  */
+#include "elastic/membership/liveness.h"
 #include "elastic/messages/messages.h"
 #include "tests/elastic/membership/drive.h"
 
@@ -297,6 +298,9 @@ static void step_due(struct walk *w)
         bool due = muster_membership_due(w->d.membership, w->d.now_ms, &event);
         describe(w->d.membership, true, after);
         assert_string_equal(w->before, after);
+        assert_true(!due || event.kind != MUSTER_EVENT_DEATH ||
+                    !drive_member(&w->d, event.member).held ||
+                    muster_liveness_verdict_of(event.why) != MUSTER_LIVENESS_LEASE);
         if (!due) {
             break;
         }
@@ -382,6 +386,9 @@ static void do_wait(struct walk *w)
         if (chance(w, 80)) {
             drive_heartbeat(&w->d, name_worker(w, worker, id));
         }
+        if (chance(w, 20)) {
+            drive_hold(&w->d, name_worker(w, worker, id), chance(w, 50));
+        }
     }
     step_due(w);
 }
@@ -447,6 +454,7 @@ static void snapshot_and_restore(struct walk *w)
     struct muster_membership *m = NULL;
     assert_int_equal(muster_membership_create(&m), MUSTER_OK);
     assert_int_equal(muster_membership_snapshot(w->d.membership, restore, m), MUSTER_OK);
+    assert_int_equal(muster_membership_check_restored(m), MUSTER_OK);
     describe(w->d.membership, true, original);
     describe(m, true, restored);
     assert_string_equal(original, restored);

@@ -139,7 +139,8 @@ static void requests_survive_the_trip(void **state)
         leave.reason = (enum muster_leave_reason)below(4);
         SAME_AFTER_A_TRIP(leave_request, muster_leave_request, leave);
 
-        struct muster_report_request report = {.generation = any64(), .suspect = any32()};
+        struct muster_report_request report = {
+            .generation = any64(), .suspect = any32(), .kind = (enum muster_report_kind)below(4)};
         fill_job(report.job);
         FILL(report.member, 1);
         FILL(report.why, 0);

@@ -55,7 +55,7 @@ static void send(struct muster_horovod *horovod, struct asked *asked,
                  enum muster_horovod_method method, const char *path, const char *body)
 {
     const struct muster_horovod_request request = {
-        .method = method, .path = path, .body = body, .size_bytes = strlen(body)};
+        .method = method, .path = path, .body = body, .size_bytes = strlen(body), .creates = true};
     struct muster_rpc_response response;
     *asked = (struct asked){.held = {.respond = respond}};
     muster_mutex_init(&asked->mutex);

@@ -314,6 +314,41 @@ static void a_watch_ends_with_what_its_member_does_not_know(void **state)
     test_call_finish(&fixture->calls[2]);
 }
 
+static void report_waiting(struct fixture *fixture, unsigned member)
+{
+    CALL(fixture, MUSTER_RPC_REPORT,
+         "{'job':'j','member':'%s','generation':'1','suspect':%u,'kind':'REPORT_KIND_WAITING'}",
+         test_member(member), member);
+    EXPECT(fixture, MUSTER_RPC_OK, "");
+}
+
+static void who_waits_makes_the_service_ask_once_in_a_lease_and_revokes_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    form(fixture, 2, 0, 0);
+    start_watch(fixture, 0, 1, "");
+    start_watch(fixture, 1, 1, "");
+    assert_true(fixture->calls[0].held && fixture->calls[1].held);
+    report_waiting(fixture, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(test_call_wait(&fixture->calls[i]));
+        assert_true(json_is_false(test_part(fixture->calls[i].json, "revoked")));
+        test_call_finish(&fixture->calls[i]);
+        start_watch(fixture, i, 1, "");
+    }
+    report_waiting(fixture, 1); /* within the lease */
+    CALL(fixture, MUSTER_RPC_GET_JOB, "{'job':'j'}");
+    struct test_call *job = &fixture->calls[MEMBERS_MAX - 1];
+    assert_string_equal(test_part_text(job->json, "job.phase"), "JOB_PHASE_RUNNING");
+    assert_true(json_is_false(test_part(job->json, "job.members.0.suspected")));
+    assert_true(json_is_false(test_part(job->json, "job.members.1.suspected")));
+    test_call_finish(job);
+    CALL(fixture, MUSTER_RPC_END_JOB, "{'job':'j'}");
+    EXPECT(fixture, MUSTER_RPC_OK, "");
+    test_call_expect(&fixture->calls[0], MUSTER_RPC_FAILED_PRECONDITION, "ended");
+    test_call_expect(&fixture->calls[1], MUSTER_RPC_FAILED_PRECONDITION, "ended");
+}
+
 static void newcomers_make_a_change_pending(void **state)
 {
     struct fixture *fixture = *state;
@@ -494,6 +529,7 @@ int main(void)
         TEST(a_closed_connection_alone_is_a_suspicion),
         TEST(an_old_disconnect_does_not_touch_a_newer_request),
         TEST(a_watch_ends_with_what_its_member_does_not_know),
+        TEST(who_waits_makes_the_service_ask_once_in_a_lease_and_revokes_nothing),
         TEST(newcomers_make_a_change_pending),
         TEST(a_finished_job_ends_and_can_begin_anew),
         TEST(members_must_agree_and_requests_must_be_complete),

@@ -33,6 +33,7 @@ enum {
     TOLD_MAX = 60, /* answers of one life */
     JOBS = 3,
     KEYS = 8,
+    KINDS = 16, /* of calls, by chance */
     PATH_MAX_BYTES = 512,
 };
 
@@ -174,17 +175,21 @@ static void use_lossy_disk(void)
 /* What a child tells ------------------------------------------------------------------------------
  */
 
+/* In place of a key's number: the call was no Put. */
+enum { FORMED = KEYS, ADDED, SWAPPED, DELETED };
+
 struct told {
     uint32_t job;
-    uint32_t key;        /* KEYS: it tells of a generation */
-    uint64_t generation; /* or the number that the key has */
-    uint32_t ranks[2];   /* of the two members */
+    uint32_t key;        /* of a Put, or one of the above */
+    uint64_t generation; /* or the number that the key has; or which of these calls it was */
+    uint32_t ranks[2];   /* FORMED: of the two members */
 };
 
 struct known {
     uint64_t generation[JOBS];
     uint32_t ranks[JOBS][2];
     uint64_t values[JOBS][KEYS];
+    uint64_t adds[JOBS], swaps[JOBS], deletes[JOBS]; /* of the key of that name; in order */
 };
 
 static struct muster_service *start(const char *path, struct muster_store **ret_store)
@@ -213,7 +218,7 @@ static void form(struct muster_service *service, uint32_t job, uint64_t generati
                         job, test_member(job * 2 + i), i, (unsigned long long)generation,
                         (unsigned)(generation + i) % 2);
     }
-    *ret_told = (struct told){.job = job, .key = KEYS};
+    *ret_told = (struct told){.job = job, .key = FORMED};
     for (unsigned i = 0; i < 2; i++) {
         assert_true(test_call_wait(&calls[i]));
         assert_int_equal(calls[i].code, MUSTER_RPC_OK);
@@ -234,22 +239,89 @@ static void put(struct muster_service *service, uint32_t job, uint32_t key, uint
     test_call_expect(&call, MUSTER_RPC_OK, "");
 }
 
+/* The request that is number such of its kind. A life that begins repeats the one after the last
+ * that it knows: the life before may have made it, and could not tell any more. */
+static void request_id(char kind, uint32_t job, uint64_t number, char ret_id[MUSTER_UUID_SIZE])
+{
+    (void)snprintf(ret_id, MUSTER_UUID_SIZE, "%08x-0000-4000-800%c-%012llx", job, kind,
+                   (unsigned long long)number);
+}
+
+/* Each request adds 1, and counts once however often it is sent: its number is the sum. */
+static void add(struct muster_service *service, uint32_t job, uint64_t number)
+{
+    struct test_call call;
+    char id[MUSTER_UUID_SIZE];
+    request_id('a', job, number, id);
+    test_call_start(&call, service, MUSTER_RPC_ADD, NULL,
+                    "{'job':'j%u','key':'sum','amount':1,'requestId':'%s'}", job, id);
+    assert_true(test_call_wait(&call));
+    assert_int_equal(call.code, MUSTER_RPC_OK);
+    assert_int_equal(strtoull(test_part_text(call.json, "value"), NULL, 10), number);
+    test_call_finish(&call);
+}
+
+/* From number - 1 to number; made once, and "made" is the answer each time. */
+static void swap(struct muster_service *service, uint32_t job, uint64_t number)
+{
+    struct test_call call;
+    char id[MUSTER_UUID_SIZE];
+    char before[24] = "";
+    request_id('b', job, number, id);
+    if (number > 1) {
+        (void)snprintf(before, sizeof before, "%012llu", (unsigned long long)number - 1);
+    }
+    test_call_start(&call, service, MUSTER_RPC_COMPARE_AND_SWAP, NULL,
+                    "{'job':'j%u','key':'swapped','expected':'%s','value':'%012llu',"
+                    "'requestId':'%s'}",
+                    job, before, (unsigned long long)number, id);
+    assert_true(test_call_wait(&call));
+    assert_int_equal(call.code, MUSTER_RPC_OK);
+    assert_true(json_is_true(test_part(call.json, "swapped")));
+    test_call_finish(&call);
+}
+
+/* Odd numbers put the key, even ones delete it. */
+static void put_or_delete(struct muster_service *service, uint32_t job, uint64_t number)
+{
+    struct test_call call;
+    test_call_start(&call, service, number % 2 == 1 ? MUSTER_RPC_PUT : MUSTER_RPC_DELETE, NULL,
+                    "{'job':'j%u','key':'deleted','value':'AAEC'}", job);
+    test_call_expect(&call, MUSTER_RPC_OK, "");
+}
+
+/* One call, drawn by chance; the first in a job forms its first generation. */
+static void serve_one(struct muster_service *service, struct known *known, unsigned draw,
+                      struct told *told)
+{
+    uint32_t job = told->job;
+    if (known->generation[job] == 0 || draw >= 10) {
+        form(service, job, known->generation[job], told);
+        known->generation[job] = told->generation;
+    } else if (draw < 4) {
+        told->key %= KEYS;
+        told->generation = ++known->values[job][told->key];
+        put(service, job, told->key, told->generation);
+    } else if (draw < 6) {
+        *told = (struct told){.job = job, .key = ADDED, .generation = ++known->adds[job]};
+        add(service, job, told->generation);
+    } else if (draw < 8) {
+        *told = (struct told){.job = job, .key = SWAPPED, .generation = ++known->swaps[job]};
+        swap(service, job, told->generation);
+    } else {
+        *told = (struct told){.job = job, .key = DELETED, .generation = ++known->deletes[job]};
+        put_or_delete(service, job, told->generation);
+    }
+}
+
 /* Serves until it is killed. */
 static void live(const char *path, unsigned seed, struct known known, int told_fd)
 {
     struct muster_store *store = NULL;
     struct muster_service *service = start(path, &store);
-    for (uint64_t number = 1;; number++) {
-        struct told told = {.job = (uint32_t)rand_r(&seed) % JOBS,
-                            .key = (uint32_t)rand_r(&seed) % (2 * KEYS)};
-        if (told.key < KEYS && known.generation[told.job] > 0) {
-            told.generation = number + known.values[told.job][told.key];
-            put(service, told.job, told.key, told.generation);
-            known.values[told.job][told.key] = told.generation;
-        } else {
-            form(service, told.job, known.generation[told.job], &told);
-            known.generation[told.job] = told.generation;
-        }
+    for (;;) {
+        struct told told = {.job = (uint32_t)rand_r(&seed) % JOBS, .key = (uint32_t)rand_r(&seed)};
+        serve_one(service, &known, (unsigned)rand_r(&seed) % KINDS, &told);
         if (write(told_fd, &told, sizeof told) != sizeof told) {
             _exit(1);
         }
@@ -275,8 +347,12 @@ static void lose_power(const char *path)
 
 static void learn(struct known *known, const struct told *told)
 {
-    if (told->key < KEYS) {
-        known->values[told->job][told->key] = told->generation;
+    uint64_t *const counts[] = {[ADDED] = &known->adds[told->job],
+                                [SWAPPED] = &known->swaps[told->job],
+                                [DELETED] = &known->deletes[told->job]};
+    if (told->key != FORMED) {
+        *(told->key < KEYS ? &known->values[told->job][told->key] : counts[told->key]) =
+            told->generation;
         return;
     }
     /* No number is given twice: each is above all that were told. */
@@ -318,6 +394,31 @@ static void check_value(struct muster_service *service, const struct known *know
     test_call_finish(&call);
 }
 
+/* The key is as the last call that was told left it, or the one after that. */
+static void check_deleted(struct muster_service *service, const struct known *known, uint32_t job)
+{
+    struct test_call call;
+    test_call_start(&call, service, MUSTER_RPC_GET, NULL, "{'job':'j%u','key':'deleted'}", job);
+    assert_true(test_call_wait(&call));
+    assert_true(call.code == MUSTER_RPC_OK || call.code == MUSTER_RPC_NOT_FOUND);
+    bool is_there = call.code == MUSTER_RPC_OK;
+    test_call_finish(&call);
+    if (is_there != (known->deletes[job] % 2 == 1)) { /* then the next call was made: once more */
+        put_or_delete(service, job, known->deletes[job] + 1);
+    }
+}
+
+/* The last Add and the last swap that were answered are sent again: they count once. */
+static void check_retries(struct muster_service *service, const struct known *known, uint32_t job)
+{
+    if (known->adds[job] > 0) {
+        add(service, job, known->adds[job]);
+    }
+    if (known->swaps[job] > 0) {
+        swap(service, job, known->swaps[job]);
+    }
+}
+
 /* All that was told is there; a little more may be, of which the child could not tell any more. */
 static void check(const char *path, const struct known *known)
 {
@@ -326,6 +427,8 @@ static void check(const char *path, const struct known *known)
     for (uint32_t job = 0; job < JOBS; job++) {
         if (known->generation[job] > 0) {
             check_job(service, known, job);
+            check_retries(service, known, job);
+            check_deleted(service, known, job);
         }
         for (uint32_t key = 0; key < KEYS; key++) {
             if (known->values[job][key] > 0) {

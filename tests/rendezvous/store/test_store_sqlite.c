@@ -169,6 +169,14 @@ static muster_status record_event(void *user, uint64_t sequence, const char *tex
     return MUSTER_OK;
 }
 
+static muster_status record_record(void *user, uint64_t index, const char *text, size_t size_bytes)
+{
+    char what[128];
+    (void)snprintf(what, sizeof what, "snapshot %d %.*s", (int)index, (int)size_bytes, text);
+    record(user, what);
+    return MUSTER_OK;
+}
+
 static muster_status record_value(void *user, uint64_t generation, const char *key,
                                   const void *value, size_t size_bytes)
 {
@@ -179,10 +187,23 @@ static muster_status record_value(void *user, uint64_t generation, const char *k
     return MUSTER_OK;
 }
 
+static muster_status record_damaged(void *user, const struct muster_store_job *job,
+                                    const char *what)
+{
+    (void)user;
+    fail_msg("job %s: %s", job->name, what);
+    return MUSTER_OK;
+}
+
 static void expect_content(struct muster_store *store, const char *content)
 {
     struct recorded found = {0};
-    const struct muster_store_reader reader = {record_job, record_event, record_value, &found};
+    const struct muster_store_reader reader = {.job = record_job,
+                                               .record = record_record,
+                                               .event = record_event,
+                                               .value = record_value,
+                                               .damaged = record_damaged,
+                                               .user = &found};
     assert_int_equal(store->ops->load(store, &reader), MUSTER_OK);
     assert_string_equal(found.text, content);
 }
@@ -190,8 +211,8 @@ static void expect_content(struct muster_store *store, const char *content)
 static void what_was_stored_is_read_back(void **state)
 {
     (void)state;
-    const struct muster_store_job a = {"a", "secret", "link"};
-    const struct muster_store_job b = {"b", "", "knil"};
+    const struct muster_store_job a = {.name = "a", .token = "secret", .link_token = "link"};
+    const struct muster_store_job b = {.name = "b", .token = "", .link_token = "knil"};
     struct muster_store *store = open_store();
     const struct muster_store_ops *ops = store->ops;
     assert_int_equal(ops->append(store, &a, 0, "first"), MUSTER_OK);
@@ -212,6 +233,54 @@ static void what_was_stored_is_read_back(void **state)
     expect_content(store, "job a secret link;0 first;1 second;k@0=w;k@2=;job b  knil;0 other;");
     assert_int_equal(store->ops->remove(store, "a"), MUSTER_OK);
     expect_content(store, "job b  knil;0 other;");
+    muster_store_close(store);
+}
+
+/* What compaction does, with a life of the server between any two steps. */
+static void a_snapshot_takes_the_place_of_events(void **state)
+{
+    (void)state;
+    struct muster_store_job job = {.name = "a", .token = "secret", .link_token = "link"};
+    struct muster_store_job after = job;
+    char *texts[] = {(char[]){"one"}, (char[]){"two"}};
+    size_t count = 0;
+    struct muster_store *store = open_store();
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(store->ops->append(store, &job, i, "event"), MUSTER_OK);
+    }
+    after.snapshot = 1;
+    after.record_count = 2;
+    after.first_event = 3;
+    assert_int_equal(store->ops->stage(store, &after, 0, &texts[0], 1), MUSTER_OK);
+    assert_int_equal(store->ops->stage(store, &after, 0, &texts[0], 1), MUSTER_RETRY);
+    muster_store_close(store);
+    store = open_store();
+    expect_content(store, "job a secret link;0 event;1 event;2 event;3 event;4 event;");
+    assert_int_equal(store->ops->trim(store, &job, 10, &count), MUSTER_OK); /* it did not end */
+    assert_int_equal(count, 1);
+    assert_int_equal(store->ops->stage(store, &after, 0, &texts[0], 1), MUSTER_OK);
+    assert_int_equal(store->ops->stage(store, &after, 1, &texts[1], 1), MUSTER_OK);
+    assert_int_equal(store->ops->append(store, &job, 5, "last"), MUSTER_OK);
+    assert_int_equal(store->ops->install(store, &after), MUSTER_OK);
+    muster_store_close(store);
+    store = open_store();
+    expect_content(store,
+                   "job a secret link;snapshot 0 one;snapshot 1 two;3 event;4 event;5 last;");
+    assert_int_equal(store->ops->trim(store, &after, 2, &count), MUSTER_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(store->ops->trim(store, &after, 2, &count), MUSTER_OK);
+    assert_int_equal(count, 1);
+    struct recorded found = {0};
+    const struct muster_store_reader reader = {
+        .record = record_record, .event = record_event, .damaged = record_damaged, .user = &found};
+    const struct muster_store_range events = {.from = 4, .max = 9};
+    const struct muster_store_range records = {.of_snapshot = true, .from = 1, .max = 1};
+    assert_int_equal(store->ops->read(store, &after, events, &reader, &count), MUSTER_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(store->ops->read(store, &after, records, &reader, &count), MUSTER_OK);
+    assert_string_equal(found.text, "4 event;5 last;snapshot 1 two;");
+    assert_int_equal(store->ops->remove(store, "a"), MUSTER_OK);
+    expect_content(store, "");
     muster_store_close(store);
 }
 
@@ -240,7 +309,7 @@ static muster_status count_event(void *user, uint64_t sequence, const char *text
 /* In a process of its own: files cannot grow beyond 256 KiB. Returns 0 if all is as expected. */
 static int fill_the_disk(void)
 {
-    const struct muster_store_job job = {"j", "", "link"};
+    const struct muster_store_job job = {.name = "j", .token = "", .link_token = "link"};
     struct rlimit limit = {.rlim_cur = 256 * 1024, .rlim_max = RLIM_INFINITY};
     char text[1025];
     memset(text, 'x', sizeof text - 1);
@@ -283,7 +352,11 @@ static void a_full_disk_is_reported_and_harms_nothing(void **state)
     assert_int_equal(WIFEXITED(how) ? WEXITSTATUS(how) : -1, 0);
     struct muster_store *store = open_store();
     struct contents contents = {0};
-    const struct muster_store_reader reader = {count_job, count_event, record_value, &contents};
+    const struct muster_store_reader reader = {.job = count_job,
+                                               .event = count_event,
+                                               .value = record_value,
+                                               .damaged = record_damaged,
+                                               .user = &contents};
     assert_int_equal(store->ops->load(store, &reader), MUSTER_OK);
     assert_true(contents.whole && contents.count > 10);
     assert_string_equal(contents.last, "after");
@@ -321,6 +394,7 @@ int main(void)
         TEST(two_cannot_use_one_file),
         TEST(a_file_that_was_removed_or_replaced_is_not_written),
         TEST(what_was_stored_is_read_back),
+        TEST(a_snapshot_takes_the_place_of_events),
         TEST(a_full_disk_is_reported_and_harms_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,6 +62,10 @@ static const struct variable {
     TEXT_OPTION("MUSTER_VERBS_GID", verbs_gid, "3"),
     TEXT_OPTION("MUSTER_TIMELINE", timeline, "/tmp/night"),
     TEXT_OPTION("MUSTER_COMPRESSION", compression, "int8"),
+    TEXT_OPTION("MUSTER_SERVER_TOKEN", server_token, "0123456789abcdef"),
+    TEXT_OPTION("MUSTER_RENDEZVOUS_AUTHORITY", rendezvous_authority, "/etc/server/ca.crt"),
+    TEXT_OPTION("MUSTER_RENDEZVOUS_CERTIFICATE", rendezvous_certificate, "/etc/job/me.crt"),
+    TEXT_OPTION("MUSTER_RENDEZVOUS_KEY", rendezvous_key, "/etc/job/me.key"),
 };
 enum { VARIABLES = sizeof variables / sizeof variables[0] };
 

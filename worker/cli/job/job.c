@@ -15,14 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEY_RENDEZVOUS = 256, KEY_TOKEN_FILE, KEY_JSON, KEY_WHY, KEY_WATCH };
+enum { KEY_RENDEZVOUS = 256, KEY_TOKEN_FILE, KEY_SERVER_TOKEN_FILE, KEY_JSON, KEY_WHY, KEY_WATCH };
 
 enum { CALL_TIMEOUT_MS = 5000, WATCH_PERIOD_MS = 1000 };
 
 enum { ARGUMENTS_MAX = 3 };
 
 struct job_options {
-    const char *rendezvous, *token_file, *why;
+    const char *rendezvous, *token_file, *server_token_file, *why;
     bool json, watch;
     int count;
     const char *arguments[ARGUMENTS_MAX]; /* the action, the job, a number */
@@ -52,12 +52,18 @@ static const char doc[] =
     "`muster run' prints the address and the token file of its job when it starts.\n"
     "\n"
     "Environment: MUSTER_RENDEZVOUS is the default of --rendezvous, MUSTER_TOKEN is the token if "
-    "there is no --token-file.";
+    "there is no --token-file, MUSTER_SERVER_TOKEN that of the server if there is no "
+    "--server-token-file; MUSTER_RENDEZVOUS_AUTHORITY, _CERTIFICATE and _KEY are for https "
+    "servers.";
 
 static const struct argp_option options_table[] = {
     {"rendezvous", KEY_RENDEZVOUS, "URL", 0, "The server, http://HOST:PORT", 1},
     {"token-file", KEY_TOKEN_FILE, "PATH", 0,
      "The first line of this file is the secret token of the job", 1},
+    {"server-token-file", KEY_SERVER_TOKEN_FILE, "PATH", 0,
+     "The first line of this file is one of the server's tokens: a viewer's to list and show, an "
+     "admin's to change jobs whose token is not known",
+     1},
     {"why", KEY_WHY, "TEXT", 0, "With `end': the reason that the workers see", 1},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object a line", 1},
     {"watch", KEY_WATCH, NULL, 0,
@@ -77,6 +83,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_TOKEN_FILE:
         options->token_file = argument;
+        return 0;
+    case KEY_SERVER_TOKEN_FILE:
+        options->server_token_file = argument;
         return 0;
     case KEY_WHY:
         options->why = argument;
@@ -405,7 +414,10 @@ static muster_status connect_to(const struct job_options *options,
         TRY(muster_service_read_token(options->token_file, token));
         given = token;
     }
-    return muster_client_create(options->rendezvous, given, ret_client);
+    if (options->server_token_file != NULL) {
+        TRY(muster_service_use_server_token(options->server_token_file));
+    }
+    return muster_service_connect(options->rendezvous, given, ret_client);
 }
 
 int muster_cli_job(int argc, char **argv)

@@ -194,7 +194,7 @@ static uint32_t count_others(const struct muster_supervisor *supervisor)
 static void end_job(struct muster_supervisor *supervisor, const char *why)
 {
     struct muster_client *client = NULL;
-    muster_status status = muster_client_create(supervisor->url, supervisor->token, &client);
+    muster_status status = muster_service_connect(supervisor->url, supervisor->token, &client);
     if (status == MUSTER_OK) {
         status = muster_service_end_job(client, supervisor->options->job, why,
                                         MUSTER_JOB_POLL_TIMEOUT_MS);

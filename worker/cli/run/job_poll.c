@@ -92,7 +92,7 @@ muster_status muster_job_poller_create(const char *url, const char *token, const
     poller->interval_ms = interval_ms;
     poller->notify_fd = notify_fd;
     (void)snprintf(poller->job, sizeof poller->job, "%s", job);
-    muster_status status = muster_client_create(url, token, &poller->client);
+    muster_status status = muster_service_connect(url, token, &poller->client);
     if (status == MUSTER_OK) {
         status = start_thread(poller);
     }

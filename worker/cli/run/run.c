@@ -5,6 +5,7 @@
 #include "worker/base/option_parse.h"
 #include "worker/cli/cli.h"
 #include "worker/cli/run/run_parts.h"
+#include "worker/cli/service.h"
 #include "worker/session/rendezvous_client.h"
 
 #include <argp.h>
@@ -21,6 +22,7 @@ enum {
     KEY_RENDEZVOUS,
     KEY_JOB,
     KEY_TOKEN_FILE,
+    KEY_SERVER_TOKEN_FILE,
     KEY_STORE,
     KEY_TIMEOUT,
     KEY_ENV,
@@ -85,6 +87,10 @@ static const struct argp_option options_table[] = {
     {"token-file", KEY_TOKEN_FILE, "PATH", 0,
      "The first line of this file is the secret token of the job. A file that does not exist is "
      "created with a random token [default: MUSTER_TOKEN, else a random token in a temporary file]",
+     2},
+    {"server-token-file", KEY_SERVER_TOKEN_FILE, "PATH", 0,
+     "The first line of this file is a worker's token of the server of --rendezvous [default: "
+     "MUSTER_SERVER_TOKEN]",
      2},
     {"store", KEY_STORE, "PATH", 0,
      "The file in which the job's own musterd stores the state of the job [default: memory]", 2},
@@ -157,6 +163,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_TOKEN_FILE:
         options->token_file = argument;
+        return 0;
+    case KEY_SERVER_TOKEN_FILE:
+        if (muster_service_use_server_token(argument) != MUSTER_OK) {
+            argp_error(state, "%s", muster_last_error());
+        }
         return 0;
     case KEY_STORE:
         options->store = argument;

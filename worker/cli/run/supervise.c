@@ -281,7 +281,7 @@ static void poll_a_last_time(struct muster_supervisor *supervisor)
     struct muster_client *client = NULL;
     struct muster_job_snapshot snapshot = {
         .requested_ns = muster_clock_ns(), .reached = true, .known = true};
-    muster_status status = muster_client_create(supervisor->url, supervisor->token, &client);
+    muster_status status = muster_service_connect(supervisor->url, supervisor->token, &client);
     if (status == MUSTER_OK) {
         status = muster_service_get_job(client, supervisor->options->job,
                                         MUSTER_JOB_POLL_TIMEOUT_MS, &snapshot.job, NULL);
