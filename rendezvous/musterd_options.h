@@ -12,8 +12,8 @@ struct muster_musterd_options {
     const char *tokens;                               /* a file; NULL: none */
     const char *certificate, *key, *client_authority; /* files; NULL: none */
     bool only_server; /* that its workers ever know: a new store does not wait out the second */
-    bool insecure;   /* off loopback, too, without tokens and without TLS */
-    const char *log; /* NULL: MUSTER_LOG, or "warn" */
+    bool insecure;    /* off loopback, too, without tokens and without TLS */
+    const char *log;  /* NULL: MUSTER_LOG, or "warn" */
     bool log_json;
     uint32_t connections_max;
     uint32_t connections_per_address; /* 0: not given */

@@ -50,6 +50,7 @@ enum {
     MUSTER_MEMBER_ADDRESSES_MAX = 16,
     MUSTER_MEMBER_ADDRESS_SIZE = 128,
     MUSTER_LIBRARY_SIZE = 32,
+    MUSTER_CAPABILITIES_SIZE = 256,
     MUSTER_WHY_SIZE = 192,
     MUSTER_HISTORY_MAX = 64, /* the last generations, and the last departures, of the history */
 };
@@ -82,6 +83,8 @@ struct muster_member_info {
     uint32_t order;                    /* newcomers to the same generation are ranked by it */
     uint32_t pid;                      /* only shown */
     char library[MUSTER_LIBRARY_SIZE]; /* the version of its libmuster; only shown and named */
+    /* What it can do, only shown: lines "name=value", each with its line end, by name. */
+    char capabilities[MUSTER_CAPABILITIES_SIZE];
 };
 
 enum muster_member_phase {

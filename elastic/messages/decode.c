@@ -369,6 +369,8 @@ static muster_status decode_field(const struct muster_field *field, const json_t
         return decode_line(field, json, at);
     case MUSTER_FIELD_WORD:
         return decode_word(field, json, at);
+    case MUSTER_FIELD_PAIRS:
+        return muster_pairs_decode(field, json, at);
     case MUSTER_FIELD_TEXTS:
         return decode_texts(field, json, at, count_at);
     case MUSTER_FIELD_OWNED_TEXTS:

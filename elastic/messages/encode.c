@@ -115,6 +115,8 @@ static json_t *encode_field(const struct muster_field *field, const void *value)
         return encode_text(at);
     case MUSTER_FIELD_WORD:
         return encode_word(field, *(const unsigned *)at);
+    case MUSTER_FIELD_PAIRS:
+        return muster_pairs_encode(at);
     case MUSTER_FIELD_TEXTS:
         return encode_texts(field, at, *(const uint32_t *)count_at);
     case MUSTER_FIELD_OWNED_TEXTS:
@@ -142,7 +144,8 @@ static bool is_default(const struct muster_field *field, const json_t *json)
                (word && strcmp(text, field->words[0]) == 0);
     }
     return json_is_false(json) || (json_is_integer(json) && json_integer_value(json) == 0) ||
-           (json_is_array(json) && json_array_size(json) == 0);
+           (json_is_array(json) && json_array_size(json) == 0) ||
+           (field->kind == MUSTER_FIELD_PAIRS && json_object_size(json) == 0);
 }
 
 json_t *muster_message_encode(const struct muster_service_message *message, const void *value)

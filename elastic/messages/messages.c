@@ -6,9 +6,9 @@
 const char *muster_rpc_method_name(enum muster_rpc_method method)
 {
     static const char *const names[MUSTER_RPC_METHOD_COUNT] = {
-        "Join", "Watch",          "Leave",  "Report",    "Resize", "Put",
-        "Get",  "Wait",           "GetJob", "ListJobs",  "EndJob", "Peers",
-        "Add",  "CompareAndSwap", "Delete", "CountKeys",
+        "Join", "Watch",          "Leave",  "Report",    "Resize",      "Put",
+        "Get",  "Wait",           "GetJob", "ListJobs",  "EndJob",      "Peers",
+        "Add",  "CompareAndSwap", "Delete", "CountKeys", "WatchStream",
     };
     return (unsigned)method < MUSTER_RPC_METHOD_COUNT ? names[method] : "unknown";
 }

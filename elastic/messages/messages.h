@@ -26,6 +26,9 @@ enum {
     MUSTER_PEERS_INLINE_MAX = 64, /* a job of more: neighbours for those who ask for them */
     MUSTER_PEERS_MAX = 4096,      /* ranks of one Peers */
     MUSTER_WAIT_KEYS_MAX = 1024,  /* of one Wait */
+    MUSTER_PAIRS_MAX = 8,         /* capabilities of a member */
+    MUSTER_PAIR_NAME_MAX_BYTES = 31,
+    MUSTER_PAIR_VALUE_MAX_BYTES = 63,
     MUSTER_MISSING_MAX = 8,
     MUSTER_MISSING_SIZE = 128,
     MUSTER_JSON_DEPTH_MAX = 16,
@@ -96,6 +99,7 @@ enum muster_rpc_method {
     MUSTER_RPC_COMPARE_AND_SWAP,
     MUSTER_RPC_DELETE,
     MUSTER_RPC_COUNT_KEYS,
+    MUSTER_RPC_WATCH_STREAM,
     MUSTER_RPC_METHOD_COUNT,
 };
 /* The last part of the path: "Join". */
@@ -302,6 +306,7 @@ struct muster_rpc_error {
 MUSTER_MESSAGE(join_request, muster_join_request);
 MUSTER_MESSAGE(join_response, muster_join_response);
 MUSTER_MESSAGE(watch_request, muster_watch_request);
+MUSTER_MESSAGE(stream_request, muster_watch_request); /* of WatchStream: member may be empty */
 MUSTER_MESSAGE(watch_response, muster_watch_response);
 MUSTER_MESSAGE(leave_request, muster_leave_request);
 MUSTER_MESSAGE(report_request, muster_report_request);
@@ -336,6 +341,9 @@ MUSTER_MESSAGE(snapshot_record, muster_snapshot_record);
 
 /* True for a snapshot record, false for an event. */
 bool muster_snapshot_record_is(const json_t *json);
+
+/* Lines "name=value" as an object of strings; NULL only if memory is out. */
+json_t *muster_pairs_encode(const char *text);
 
 /* Parses a text of at most MUSTER_RESPONSE_MAX_BYTES into an object. At most MUSTER_JSON_DEPTH_MAX
  * objects and arrays are nested, and no key occurs twice. MUSTER_INVALID gives the place in the

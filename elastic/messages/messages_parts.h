@@ -11,18 +11,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum muster_field_kind {                       /* C type in the value; JSON */
-                         MUSTER_FIELD_BOOL,    /* bool */
-                         MUSTER_FIELD_UINT32,  /* uint32_t; number */
-                         MUSTER_FIELD_RANK,    /* uint32_t, UINT32_MAX: none; number, -1: none */
-                         MUSTER_FIELD_INT32,   /* int32_t; number */
-                         MUSTER_FIELD_UINT64,  /* uint64_t; string of digits */
-                         MUSTER_FIELD_INT64,   /* int64_t; string of digits */
-                         MUSTER_FIELD_TEXT,    /* char[size] */
-                         MUSTER_FIELD_LINE,    /* char[size]; too long a text is cut, control
-                                                  characters become blanks */
-                         MUSTER_FIELD_WORD,    /* an enum; its name in words */
-                         MUSTER_FIELD_TEXTS,   /* char[max][size], and its uint32_t count; array */
+enum muster_field_kind {                      /* C type in the value; JSON */
+                         MUSTER_FIELD_BOOL,   /* bool */
+                         MUSTER_FIELD_UINT32, /* uint32_t; number */
+                         MUSTER_FIELD_RANK,   /* uint32_t, UINT32_MAX: none; number, -1: none */
+                         MUSTER_FIELD_INT32,  /* int32_t; number */
+                         MUSTER_FIELD_UINT64, /* uint64_t; string of digits */
+                         MUSTER_FIELD_INT64,  /* int64_t; string of digits */
+                         MUSTER_FIELD_TEXT,   /* char[size] */
+                         MUSTER_FIELD_LINE,   /* char[size]; too long a text is cut, control
+                                                 characters become blanks */
+                         MUSTER_FIELD_WORD,   /* an enum; its name in words */
+                         MUSTER_FIELD_PAIRS, /* char[size]: lines "name=value"; object of strings */
+                         MUSTER_FIELD_TEXTS, /* char[max][size], and its uint32_t count; array */
                          MUSTER_FIELD_NUMBERS, /* owned uint32_t *, and its uint32_t count; array */
                          MUSTER_FIELD_OWNED_TEXTS, /* owned char (*)[size], and its uint32_t count;
                                                       array */
@@ -62,6 +63,11 @@ struct muster_service_message {
     bool sparse;       /* fields that are 0 or empty are left out */
 };
 
+/* An object of at most MUSTER_PAIRS_MAX strings -> lines "name=value", in the order of their names.
+ */
+MUSTER_CHECKED muster_status muster_pairs_decode(const struct muster_field *field,
+                                                 const json_t *json, char *ret_text);
+
 json_t *muster_message_encode(const struct muster_service_message *message, const void *value);
 
 /* MUSTER_INVALID names the field; MUSTER_FATAL: no memory. */
@@ -99,7 +105,9 @@ void muster_message_finish(const struct muster_service_message *message, void *v
         FIELD(type_, "stateVersion", UINT64, info.state_version),                                \
         FIELD(type_, "generation", UINT64, info.generation),                                     \
         FIELD(type_, "order", UINT32, info.order), FIELD(type_, "pid", UINT32, info.pid),        \
-        TEXT_FIELD(type_, "libraryVersion", info.library, ANY)
+        TEXT_FIELD(type_, "libraryVersion", info.library, ANY),                                  \
+        FIELD(type_, "capabilities", PAIRS, info.capabilities,                                   \
+              .size_bytes = MUSTER_CAPABILITIES_SIZE)
 #define SETTINGS_FIELDS(type_)                                      \
     FIELD(type_, "minSize", UINT32, settings.min_size),             \
         FIELD(type_, "maxSize", UINT32, settings.max_size),         \

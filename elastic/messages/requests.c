@@ -43,6 +43,18 @@ static const struct muster_service_message watch_request =
     MESSAGE(muster_watch_request, watch_fields, .sparse = true);
 DEFINE_MESSAGE(watch_request, muster_watch_request, watch_request)
 
+static const struct muster_field stream_fields[] = {
+    TEXT_FIELD(muster_watch_request, "job", job, JOB),
+    TEXT_FIELD(muster_watch_request, "member", member, ANY),
+    FIELD(muster_watch_request, "generation", UINT64, generation),
+    FIELD(muster_watch_request, "pendingKnown", BOOL, pending_known),
+    FIELD(muster_watch_request, "leaveKnown", BOOL, leave_known),
+    FIELD(muster_watch_request, "progress", UINT64, progress),
+};
+static const struct muster_service_message stream_request =
+    MESSAGE(muster_watch_request, stream_fields, .sparse = true);
+DEFINE_MESSAGE(stream_request, muster_watch_request, stream_request)
+
 static const struct muster_field leave_fields[] = {
     TEXT_FIELD(muster_leave_request, "job", job, JOB),
     TEXT_FIELD(muster_leave_request, "member", member, REQUIRED),

@@ -229,6 +229,8 @@ static const struct muster_field member_fields[] = {
     TEXT_FIELD(muster_job_member, "rack", info.rack, ANY),
     FIELD(muster_job_member, "pid", UINT32, info.pid),
     TEXT_FIELD(muster_job_member, "libraryVersion", info.library, ANY),
+    FIELD(muster_job_member, "capabilities", PAIRS, info.capabilities,
+          .size_bytes = MUSTER_CAPABILITIES_SIZE),
     WORD_FIELD(muster_job_member, "phase", phase, member_words),
     FIELD(muster_job_member, "rank", INT32, rank),
     FIELD(muster_job_member, "localRank", INT32, local_rank),

@@ -21,13 +21,6 @@ enum {
 
 /* Responses ----------------------------------------------------------------------------------- */
 
-/* The values of Horovod's workers are raw bytes; all other bodies are JSON. */
-static const char *content_type(const struct muster_http_request *request, unsigned http)
-{
-    bool raw = request->horovod_path != NULL && (http == MHD_HTTP_OK || http == MHD_HTTP_NOT_FOUND);
-    return raw ? "application/octet-stream" : "application/json";
-}
-
 static void free_parts(void *user)
 {
     struct muster_rpc_response *parts = user;
@@ -89,7 +82,11 @@ static enum MHD_Result send_response(const struct muster_http_request *request, 
         http = MHD_HTTP_INTERNAL_SERVER_ERROR;
     }
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
-                                  content_type(request, http));
+                                  muster_http_content_type(request, http));
+    if (request->response_packed) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Accept-Encoding");
+    }
     if (closes) {
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     }
@@ -101,7 +98,12 @@ static enum MHD_Result send_response(const struct muster_http_request *request, 
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     }
     if (http == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
-        (void)MHD_add_response_header(response, "Accept-Post", "application/json");
+        (void)MHD_add_response_header(response, "Accept-Post",
+                                      "application/json, application/proto, "
+                                      "application/connect+json, application/connect+proto");
+    }
+    if (http == MHD_HTTP_NOT_IMPLEMENTED) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, identity");
     }
     enum MHD_Result result = MHD_queue_response(request->connection, http, response);
     MHD_destroy_response(response);
@@ -112,33 +114,72 @@ static enum MHD_Result send_refusal(const struct muster_http_request *request)
 {
     struct muster_http_refusal refusal = request->refusal;
     muster_status_count_refusal(request->http->service, refusal.code);
-    return send_response(request, refusal.http,
-                         muster_rpc_response_error(refusal.code, "%s", refusal.what),
-                         refusal.at_once);
+    struct muster_rpc_response response =
+        muster_rpc_response_error(refusal.code, "%s", refusal.what);
+    if (request->coding.streams && !refusal.at_once) {
+        muster_http_encode_end(&response);
+        refusal.http = MHD_HTTP_OK;
+    }
+    return send_response(request, refusal.http, response, refusal.at_once);
 }
 
 /* Resumes the connection once there is a response and no other thread has the request. */
 static void resume_if_done_locked(struct muster_http_request *request)
 {
-    if (request->stage == MUSTER_HTTP_ANSWERED && request->suspended && !request->queued_or_run) {
-        request->suspended = false;
+    if (request->stage != MUSTER_HTTP_ANSWERED || request->queued_or_run) {
+        return;
+    }
+    if (request->suspended || request->watched) {
         muster_connections_unwatch(request->http->connections, request->socket);
+    }
+    request->watched = false;
+    if (request->suspended) {
+        request->suspended = false;
         MHD_resume_connection(request->connection);
     }
 }
 
-/* The service's respond function: from any thread, once for each request. */
-static void respond_held(struct muster_held_request *held, struct muster_rpc_response response)
+static void answer(struct muster_http_request *request)
 {
-    struct muster_http_request *request = (struct muster_http_request *)held;
     AUTO_LOCK(&request->mutex);
-    request->response = response;
+    request->being_encoded = false;
     request->stage = MUSTER_HTTP_ANSWERED;
     resume_if_done_locked(request);
 }
 
+/* In a thread of the queues. */
+static void run_encoding(struct muster_queued *queued)
+{
+    struct muster_http_request *request =
+        (struct muster_http_request *)((char *)queued -
+                                       offsetof(struct muster_http_request, encoding));
+    muster_http_encode(request);
+    answer(request);
+}
+
+/* The service's respond function: from any thread, once for each call. What takes time is left to
+ * the queue of the job: this thread may be one that others wait for. */
+static void respond_held(struct muster_held_request *held, struct muster_rpc_response response)
+{
+    struct muster_http_request *request = (struct muster_http_request *)held;
+    muster_mutex_lock(&request->mutex);
+    request->response = response;
+    request->being_encoded = muster_http_needs_encoding(request);
+    bool being_encoded = request->being_encoded;
+    muster_mutex_unlock(&request->mutex);
+    if (!being_encoded) {
+        answer(request);
+        return;
+    }
+    request->encoding.run = run_encoding;
+    muster_queues_add_beside(request->http->queues, &request->queued, &request->encoding);
+}
+
 static enum MHD_Result send_held(struct muster_http_request *request)
 {
+    if (request->coding.streams) {
+        return muster_http_send_stream(request);
+    }
     struct muster_rpc_response response = request->response;
     request->response.body = NULL;
     request->response.rest = NULL;
@@ -148,12 +189,21 @@ static enum MHD_Result send_held(struct muster_http_request *request)
 
 /* Requests ------------------------------------------------------------------------------------ */
 
+static uint32_t patience_ms(const struct muster_http_request *request)
+{
+    return request->patience_ns == MUSTER_NEVER
+               ? UINT32_MAX
+               : (uint32_t)muster_clock_left_ms(request->patience_ns);
+}
+
 /* Sends the request to the server that has its job. A request that comes from a server stays here:
- * the two do not agree who has the job, and its sender tries again. True: it stays. */
+ * the two do not agree who has the job, and its sender tries again. So does a stream: its error
+ * names the server to ask. True: it stays. */
 static bool forward(struct muster_http_request *request, struct muster_rpc_response *response)
 {
     AUTO_FREE char *owner = TAKE(response->owner);
-    if (owner == NULL || request->http->forwards == NULL || request->was_forwarded) {
+    if (owner == NULL || request->http->forwards == NULL || request->was_forwarded ||
+        request->coding.streams) {
         return true;
     }
     const struct muster_forward_request forwarded = {
@@ -163,7 +213,7 @@ static bool forward(struct muster_http_request *request, struct muster_rpc_respo
         .method = request->method,
         .body = request->body,
         .size_bytes = request->size_bytes,
-        .timeout_ms = request->timeout_ms,
+        .timeout_ms = patience_ms(request),
     };
     muster_rpc_response_finish(response);
     muster_forwards_add(request->http->forwards, &forwarded, &request->held);
@@ -183,7 +233,8 @@ static bool call_service(struct muster_http_request *request,
         .address = request->trusted ? NULL : muster_connection_address(request->socket),
         .body = request->body != NULL ? request->body : "",
         .size_bytes = request->size_bytes,
-        .timeout_ms = request->timeout_ms,
+        .timeout_ms = patience_ms(request),
+        .cursor = request->cursor,
     };
     return muster_rpc_handle(request->http->service, &rpc, &request->held, ret_response) &&
            forward(request, ret_response);
@@ -197,36 +248,50 @@ static void run_queued(struct muster_queued *queued)
                                        offsetof(struct muster_http_request, queued));
     struct muster_rpc_response response;
     bool answered = call_service(request, &response);
-    muster_http_drop_body(request); /* a held request does not need it */
+    if (!request->coding.streams) { /* which is called again */
+        muster_http_drop_body(request);
+    }
     if (answered) {
         respond_held(&request->held, response);
     }
     AUTO_LOCK(&request->mutex);
     request->queued_or_run = false;
-    if (request->stage != MUSTER_HTTP_ANSWERED) {
+    if (request->stage != MUSTER_HTTP_ANSWERED && !request->being_encoded) {
+        request->watched = true;
         muster_connections_watch(request->http->connections, request->socket, &request->held.id);
     }
     resume_if_done_locked(request);
 }
 
-/* Queues the request, and suspends its connection, unless its response came in the meantime. */
-static enum MHD_Result call(struct muster_http_request *request)
+void muster_http_enqueue(struct muster_http_request *request)
 {
     request->stage = MUSTER_HTTP_CALLED;
-    muster_connections_set_busy(request->http->connections, request->socket, true);
-    request->timeout_ms = muster_http_timeout_ms(request->connection);
-    request->held.respond = respond_held;
+    request->held = (struct muster_held_request){.respond = respond_held};
     request->queued.run = run_queued;
     request->queued_or_run = true;
     muster_queues_add(request->http->queues, request->body != NULL ? request->body : "",
                       request->size_bytes, &request->queued);
-    AUTO_LOCK(&request->mutex);
-    if (request->stage == MUSTER_HTTP_ANSWERED && !request->queued_or_run) {
-        return send_held(request);
+}
+
+/* Queues the request, and suspends its connection, unless its response came in the meantime. */
+static enum MHD_Result call(struct muster_http_request *request)
+{
+    request->refusal = muster_http_decode(request);
+    if (request->refusal.http != 0) {
+        return send_refusal(request);
     }
-    request->suspended = true;
-    MHD_suspend_connection(request->connection);
-    return MHD_YES;
+    muster_connections_set_busy(request->http->connections, request->socket, true);
+    request->patience_ns = muster_http_patience_ns(request->connection);
+    muster_http_enqueue(request);
+    muster_mutex_lock(&request->mutex);
+    bool answered = request->stage == MUSTER_HTTP_ANSWERED && !request->queued_or_run;
+    if (!answered) {
+        request->suspended = true;
+        MHD_suspend_connection(request->connection);
+    }
+    muster_mutex_unlock(&request->mutex);
+    /* Without the lock: libmicrohttpd has one of its own while it asks for bytes of a stream. */
+    return answered ? send_held(request) : MHD_YES;
 }
 
 static struct muster_http_request *create_request(struct muster_http *http,

@@ -1,4 +1,5 @@
-/* The body of a request: kept while there is room for it, dropped as soon as nobody needs it. */
+/* The body of a request: kept while there is room for it, dropped as soon as nobody needs it; and
+ * the refusals of bodies. */
 #include "rendezvous/http/http_parts.h"
 #include "worker/base/clock.h"
 
@@ -6,6 +7,37 @@
 #include <string.h>
 
 enum { BODY_FIRST_BYTES = 1024 };
+
+static struct muster_http_refusal refuse(unsigned http, enum muster_rpc_code code, const char *what)
+{
+    return (struct muster_http_refusal){.http = http, .code = code, .what = what};
+}
+
+uint64_t muster_http_body_length(struct MHD_Connection *connection)
+{
+    const char *length =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    return length != NULL ? strtoull(length, NULL, 10) : 0;
+}
+
+struct muster_http_refusal muster_http_refuse_body(void)
+{
+    _Static_assert(MUSTER_BODY_MAX_BYTES == 262144, "the text has the number");
+    return refuse(MHD_HTTP_CONTENT_TOO_LARGE, MUSTER_RPC_RESOURCE_EXHAUSTED,
+                  "the body is longer than 262144 bytes");
+}
+
+struct muster_http_refusal muster_http_refuse_crowd(void)
+{
+    return refuse(MHD_HTTP_TOO_MANY_REQUESTS, MUSTER_RPC_RESOURCE_EXHAUSTED,
+                  "too many bodies of requests are on their way: try again");
+}
+
+struct muster_http_refusal muster_http_refuse_get_body(void)
+{
+    return refuse(MHD_HTTP_BAD_REQUEST, MUSTER_RPC_INVALID_ARGUMENT,
+                  "a GET has no body: its message is in the query");
+}
 
 void muster_http_drop_body(struct muster_http_request *request)
 {

@@ -2,6 +2,7 @@
 #include "elastic/messages/base64.h"
 #include "rendezvous/http/http_parts.h"
 #include "worker/base/cleanup.h"
+#include "worker/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,82 +26,6 @@ static const char *argument(struct MHD_Connection *connection, const char *name)
     return MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
-/* "application/json", perhaps with parameters. */
-static bool is_json(const char *content_type)
-{
-    static const char wanted[] = "application/json";
-    size_t length = sizeof wanted - 1;
-    if (content_type == NULL || strncasecmp(content_type, wanted, length) != 0) {
-        return false;
-    }
-    content_type += length + strspn(content_type + length, " \t");
-    return *content_type == '\0' || *content_type == ';';
-}
-
-static bool is_plain(const char *encoding)
-{
-    return encoding == NULL || encoding[0] == '\0' || strcasecmp(encoding, "identity") == 0;
-}
-
-uint64_t muster_http_body_length(struct MHD_Connection *connection)
-{
-    const char *length = header(connection, "Content-Length");
-    return length != NULL ? strtoull(length, NULL, 10) : 0;
-}
-
-struct muster_http_refusal muster_http_refuse_body(void)
-{
-    _Static_assert(MUSTER_BODY_MAX_BYTES == 262144, "the text has the number");
-    return refuse(MHD_HTTP_CONTENT_TOO_LARGE, MUSTER_RPC_RESOURCE_EXHAUSTED,
-                  "the body is longer than 262144 bytes");
-}
-
-struct muster_http_refusal muster_http_refuse_crowd(void)
-{
-    return refuse(MHD_HTTP_TOO_MANY_REQUESTS, MUSTER_RPC_RESOURCE_EXHAUSTED,
-                  "too many bodies of requests are on their way: try again");
-}
-
-struct muster_http_refusal muster_http_refuse_get_body(void)
-{
-    return refuse(MHD_HTTP_BAD_REQUEST, MUSTER_RPC_INVALID_ARGUMENT,
-                  "a GET has no body: its message is in the query");
-}
-
-static struct muster_http_refusal check_post(struct MHD_Connection *connection)
-{
-    if (!is_json(header(connection, "Content-Type"))) {
-        return refuse(MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, MUSTER_RPC_INVALID_ARGUMENT,
-                      "Content-Type: send application/json");
-    }
-    if (!is_plain(header(connection, "Content-Encoding"))) {
-        return refuse(MHD_HTTP_NOT_IMPLEMENTED, MUSTER_RPC_UNIMPLEMENTED,
-                      "Content-Encoding: only identity");
-    }
-    if (muster_http_body_length(connection) > MUSTER_BODY_MAX_BYTES) {
-        return muster_http_refuse_body();
-    }
-    return refuse(0, MUSTER_RPC_OK, "");
-}
-
-static struct muster_http_refusal check_get(struct MHD_Connection *connection)
-{
-    const char *encoding = argument(connection, "encoding");
-    if (encoding == NULL || strcmp(encoding, "json") != 0) {
-        return refuse(MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, MUSTER_RPC_INVALID_ARGUMENT,
-                      "the query of a GET needs encoding=json and message=JSON");
-    }
-    if (!is_plain(argument(connection, "compression"))) {
-        return refuse(MHD_HTTP_NOT_IMPLEMENTED, MUSTER_RPC_UNIMPLEMENTED,
-                      "compression: only identity");
-    }
-    const char *protocol = argument(connection, "connect");
-    if (protocol != NULL && strcmp(protocol, "v1") != 0) {
-        return refuse(MHD_HTTP_BAD_REQUEST, MUSTER_RPC_INVALID_ARGUMENT, "connect: only v1");
-    }
-    return refuse(0, MUSTER_RPC_OK, "");
-}
-
 static bool timeout_valid(const char *timeout)
 {
     size_t digits = timeout != NULL ? strspn(timeout, "0123456789") : 1;
@@ -119,11 +44,12 @@ static struct muster_http_refusal check_head(struct MHD_Connection *connection, 
         return refuse(MHD_HTTP_NOT_FOUND, MUSTER_RPC_UNIMPLEMENTED,
                       "no such method: the paths are /muster.v1.Rendezvous/METHOD");
     }
+    request->coding.proto = muster_proto_find(muster_rpc_method_name(request->method));
     request->is_get = strcmp(http_method, MHD_HTTP_METHOD_GET) == 0;
     if (!(request->is_get && muster_rpc_is_safe(request->method)) &&
         strcmp(http_method, MHD_HTTP_METHOD_POST) != 0) {
         return refuse(MHD_HTTP_METHOD_NOT_ALLOWED, MUSTER_RPC_UNIMPLEMENTED,
-                      "use POST (GetJob, ListJobs, Get and CountKeys may be a GET)");
+                      "use POST (GetJob, ListJobs, Peers, Get and CountKeys may be a GET)");
     }
     const char *version = header(connection, "Connect-Protocol-Version");
     if (version != NULL && strcmp(version, "1") != 0) {
@@ -134,7 +60,12 @@ static struct muster_http_refusal check_head(struct MHD_Connection *connection, 
         return refuse(MHD_HTTP_BAD_REQUEST, MUSTER_RPC_INVALID_ARGUMENT,
                       "Connect-Timeout-Ms: 1 to 10 digits");
     }
-    return request->is_get ? check_get(connection) : check_post(connection);
+    if (request->is_get) {
+        return muster_http_check_get_coding(connection, request);
+    }
+    struct muster_http_refusal refusal = muster_http_check_post_coding(connection, request);
+    bool too_long = muster_http_body_length(connection) > MUSTER_BODY_MAX_BYTES;
+    return refusal.http == 0 && too_long ? muster_http_refuse_body() : refusal;
 }
 
 struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,
@@ -147,7 +78,7 @@ struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connect
     return refusal;
 }
 
-/* The message is plain JSON, or base64 if the query says so. */
+/* The message stands there as it is, or as base64 if the query says so. */
 struct muster_http_refusal muster_http_read_query(struct MHD_Connection *connection,
                                                   struct muster_http_request *request)
 {
@@ -185,9 +116,12 @@ const char *muster_http_token(struct MHD_Connection *connection)
     return value + sizeof scheme - 1;
 }
 
-uint32_t muster_http_timeout_ms(struct MHD_Connection *connection)
+int64_t muster_http_patience_ns(struct MHD_Connection *connection)
 {
     const char *value = header(connection, "Connect-Timeout-Ms");
-    unsigned long long timeout_ms = value != NULL ? strtoull(value, NULL, 10) : UINT32_MAX;
-    return timeout_ms < UINT32_MAX ? (uint32_t)timeout_ms : UINT32_MAX;
+    if (value == NULL) {
+        return MUSTER_NEVER;
+    }
+    unsigned long long timeout_ms = strtoull(value, NULL, 10);
+    return muster_clock_after_ms(timeout_ms < UINT32_MAX ? (uint32_t)timeout_ms : UINT32_MAX);
 }

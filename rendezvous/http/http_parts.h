@@ -2,6 +2,7 @@
 #ifndef MUSTER_RENDEZVOUS_HTTP_HTTP_PARTS_H
 #define MUSTER_RENDEZVOUS_HTTP_HTTP_PARTS_H
 
+#include "rendezvous/coding/proto.h"
 #include "rendezvous/horovod/horovod.h"
 #include "rendezvous/http/access.h"
 #include "rendezvous/http/connections.h"
@@ -42,21 +43,33 @@ struct muster_http_refusal {
     bool at_once; /* the rest of the request is not read, and the connection is closed */
 };
 
+/* How the messages of a request and of its responses are written. */
+struct muster_http_coding {
+    const struct muster_proto_method *proto; /* NULL: no method of the contract */
+    bool binary;                             /* binary proto; else JSON */
+    bool streams;                            /* in envelopes */
+    bool packed;                             /* the request is, by gzip */
+    bool may_pack;                           /* the client reads gzip */
+};
+
 struct muster_http_request {
     struct muster_held_request held; /* first */
     struct muster_queued queued;
+    struct muster_queued encoding; /* once there is a response that is not sent as it is */
     struct muster_http *http;
     struct MHD_Connection *connection;
     struct muster_connection *socket;
     enum muster_rpc_method method;
+    struct muster_http_coding coding;
     bool is_get;
     unsigned rights;                          /* of enum muster_right */
     bool trusted;                             /* it has a token of the server */
     const char *token;                        /* of a job; borrowed from the head; NULL: none */
     const char *authorization, *server_token; /* headers, borrowed from the head, or NULL */
     bool was_forwarded;                       /* by another server */
-    uint32_t timeout_ms;
-    bool is_page; /* its path is no method's: page */
+    int64_t patience_ns; /* the client waits until then; MUSTER_NEVER: no limit */
+    uint64_t cursor;     /* of a stream: where the next call goes on */
+    bool is_page;        /* its path is no method's: page */
     enum muster_status_path page;
     char *horovod_path; /* owned; NULL: it is a request of the Connect protocol */
     enum muster_horovod_method horovod_method;
@@ -68,12 +81,36 @@ struct muster_http_request {
     enum muster_http_stage stage;
     bool queued_or_run;                  /* a thread of the queues has it, or will */
     bool suspended;                      /* its connection is */
+    bool watched;                        /* its connection is, for its end */
+    bool being_encoded;                  /* the response is in a queue to be encoded */
+    bool response_packed;                /* the response is, by gzip */
+    size_t sent_bytes;                   /* of a stream's response: what libmicrohttpd has */
     struct muster_rpc_response response; /* body owned */
 };
 
 /* Refuses a head that does not say clearly where the request ends and for which host it is. */
 struct muster_http_refusal muster_http_check_framing(struct MHD_Connection *connection,
                                                      const char *version);
+
+/* http_coding.c: sets request->coding from the head; */
+struct muster_http_refusal muster_http_check_post_coding(struct MHD_Connection *connection,
+                                                         struct muster_http_request *request);
+struct muster_http_refusal muster_http_check_get_coding(struct MHD_Connection *connection,
+                                                        struct muster_http_request *request);
+/* the request's body becomes JSON (a refusal's text is borrowed until the thread's next error); */
+struct muster_http_refusal muster_http_decode(struct muster_http_request *request);
+/* whether the response is not sent as the JSON that it is; it becomes what is sent; an error
+ * becomes the end of a stream. */
+bool muster_http_needs_encoding(const struct muster_http_request *request);
+void muster_http_encode(struct muster_http_request *request);
+void muster_http_encode_end(struct muster_rpc_response *response);
+const char *muster_http_content_type(const struct muster_http_request *request, unsigned http);
+
+/* http_stream.c: sends the responses of a stream, and calls the method again after each. */
+enum MHD_Result muster_http_send_stream(struct muster_http_request *request);
+
+/* Puts the request into the queue of its job, which calls the method. */
+void muster_http_enqueue(struct muster_http_request *request);
 
 /* Checks the head of a request, and sets its method. */
 struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,
@@ -122,7 +159,7 @@ void muster_http_find_tokens(struct MHD_Connection *connection, const char *url,
 /* Refuses a request that its sender has no right to. The other checks of the head are done. */
 struct muster_http_refusal muster_http_check_rights(struct MHD_Connection *connection,
                                                     const struct muster_http_request *request);
-/* The value of Connect-Timeout-Ms; UINT32_MAX: there is none. */
-uint32_t muster_http_timeout_ms(struct MHD_Connection *connection);
+/* When the time of Connect-Timeout-Ms is over; MUSTER_NEVER: there is none. */
+int64_t muster_http_patience_ns(struct MHD_Connection *connection);
 
 #endif

@@ -47,7 +47,7 @@ static const char *find_job(const char *json, size_t size_bytes, size_t *ret_siz
     return name;
 }
 
-static struct queue *queue_of(struct muster_queues *queues, const char *json, size_t size_bytes)
+static unsigned queue_of(const char *json, size_t size_bytes)
 {
     size_t length;
     const char *name = find_job(json, size_bytes, &length);
@@ -55,7 +55,7 @@ static struct queue *queue_of(struct muster_queues *queues, const char *json, si
     for (size_t i = 0; i < length; i++) {
         hash = (hash ^ (unsigned char)name[i]) * 16777619U;
     }
-    return &queues->queues[hash % QUEUES];
+    return hash % QUEUES;
 }
 
 static void make_ready_locked(struct muster_queues *queues, struct queue *queue)
@@ -71,10 +71,9 @@ static void make_ready_locked(struct muster_queues *queues, struct queue *queue)
     (void)pthread_cond_signal(&queues->changed);
 }
 
-void muster_queues_add(struct muster_queues *queues, const char *json, size_t size_bytes,
-                       struct muster_queued *queued)
+static void add(struct muster_queues *queues, struct muster_queued *queued)
 {
-    struct queue *queue = queue_of(queues, json, size_bytes);
+    struct queue *queue = &queues->queues[queued->queue];
     muster_mutex_lock(&queues->mutex);
     if (queues->stopping) {
         muster_mutex_unlock(&queues->mutex);
@@ -92,6 +91,20 @@ void muster_queues_add(struct muster_queues *queues, const char *json, size_t si
         make_ready_locked(queues, queue);
     }
     muster_mutex_unlock(&queues->mutex);
+}
+
+void muster_queues_add(struct muster_queues *queues, const char *json, size_t size_bytes,
+                       struct muster_queued *queued)
+{
+    queued->queue = queue_of(json, size_bytes);
+    add(queues, queued);
+}
+
+void muster_queues_add_beside(struct muster_queues *queues, const struct muster_queued *other,
+                              struct muster_queued *queued)
+{
+    queued->queue = other->queue;
+    add(queues, queued);
 }
 
 /* Takes the first request of the queue whose turn it is. NULL: the thread is to end. */

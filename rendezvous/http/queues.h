@@ -15,6 +15,7 @@ enum { MUSTER_QUEUE_THREADS = 4 };
 /* Storage of the caller, borrowed until run is called, which happens once. */
 struct muster_queued {
     void (*run)(struct muster_queued *queued);
+    unsigned queue; /* set when it is added */
     struct muster_queued *next;
 };
 
@@ -30,5 +31,8 @@ void muster_queues_destroy(struct muster_queues *queues);
  * thread. */
 void muster_queues_add(struct muster_queues *queues, const char *json, size_t size_bytes,
                        struct muster_queued *queued);
+/* Adds to the queue to which `other` was added, when it has run or not. */
+void muster_queues_add_beside(struct muster_queues *queues, const struct muster_queued *other,
+                              struct muster_queued *queued);
 
 #endif

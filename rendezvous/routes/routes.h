@@ -9,6 +9,8 @@ bool muster_route_join(struct muster_rpc_call *call);
 bool muster_route_watch(struct muster_rpc_call *call);
 bool muster_route_leave(struct muster_rpc_call *call);
 bool muster_route_report(struct muster_rpc_call *call);
+/* routes_streams.c */
+bool muster_route_watch_stream(struct muster_rpc_call *call);
 /* routes_peers.c */
 bool muster_route_peers(struct muster_rpc_call *call);
 /* routes_jobs.c */

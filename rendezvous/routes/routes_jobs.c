@@ -1,5 +1,6 @@
 /* Resize, EndJob, GetJob, ListJobs: the methods of people and launchers. */
 #include "rendezvous/routes/routes.h"
+#include "rendezvous/routes/watching.h"
 #include "rendezvous/service/damaged_jobs.h"
 #include "rendezvous/service/job_events.h"
 #include "worker/base/cleanup.h"
@@ -111,8 +112,7 @@ static void fill_records(const struct muster_job *job, struct muster_job_respons
     }
 }
 
-/* The whole job as GetJob shows it; NULL: memory is out. */
-static json_t *describe(const struct muster_job *job)
+json_t *muster_watch_describe(const struct muster_job *job)
 {
     const struct muster_membership *membership = job->membership;
     struct muster_job_settings settings = muster_membership_settings(membership);
@@ -157,7 +157,7 @@ bool muster_route_get_job(struct muster_rpc_call *call)
         !muster_transaction_begin(call, request.job, &transaction)) {
         return true;
     }
-    call->response = muster_rpc_response_json(describe(transaction.job));
+    call->response = muster_rpc_response_json(muster_watch_describe(transaction.job));
     muster_transaction_end(&transaction);
     return true;
 }

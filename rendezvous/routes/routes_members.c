@@ -1,6 +1,7 @@
 /* Join, Watch, Leave, Report: the methods of members. */
 #include "rendezvous/routes/join_responses.h"
 #include "rendezvous/routes/routes.h"
+#include "rendezvous/routes/watching.h"
 #include "rendezvous/service/job_events.h"
 #include "worker/base/epoch.h"
 
@@ -30,8 +31,7 @@ static struct muster_rpc_response refusal(const struct muster_job *job, const ch
     return muster_rpc_response_status(status);
 }
 
-/* A member has at most one held request: the newer one replaces the older. */
-static void cancel_older(struct muster_transaction *transaction, const char *member)
+void muster_watch_cancel_older(struct muster_transaction *transaction, const char *member)
 {
     struct muster_held_request *older =
         muster_held_requests_find_member(&transaction->job->held_requests, member);
@@ -145,7 +145,7 @@ static bool join(struct muster_transaction *transaction, struct muster_rpc_call 
             return true;
         }
     }
-    cancel_older(transaction, member);
+    muster_watch_cancel_older(transaction, member);
     if (respond_to_join(transaction, member, request->neighbours, &call->response)) {
         return true;
     }
@@ -187,11 +187,9 @@ static struct muster_watch_response watch_state(const struct muster_job *job,
     return response;
 }
 
-/* True if the member is gone, if there is something that it does not know, or if expired: then the
- * response may say that nothing has changed. */
-static bool respond_to_watch(struct muster_transaction *transaction,
-                             const struct muster_held_request *held, bool expired,
-                             struct muster_rpc_response *ret_response)
+bool muster_watch_respond(struct muster_transaction *transaction,
+                          const struct muster_held_request *held, bool expired,
+                          struct muster_rpc_response *ret_response)
 {
     struct muster_job *job = transaction->job;
     struct muster_member_view view;
@@ -212,19 +210,19 @@ static bool watch_ready(struct muster_transaction *transaction,
                         const struct muster_held_request *held,
                         struct muster_rpc_response *ret_response)
 {
-    return respond_to_watch(transaction, held, false, ret_response);
+    return muster_watch_respond(transaction, held, false, ret_response);
 }
 
 static struct muster_rpc_response expire_watch(struct muster_transaction *transaction,
                                                const struct muster_held_request *held)
 {
     struct muster_rpc_response response;
-    (void)respond_to_watch(transaction, held, true, &response);
+    (void)muster_watch_respond(transaction, held, true, &response);
     return response;
 }
 
 static const struct muster_held_kind watch_kind = {
-    .of_member = true, .ready = watch_ready, .expire = expire_watch};
+    .of_member = true, .ends_by_ask = true, .ready = watch_ready, .expire = expire_watch};
 
 static bool watch(struct muster_transaction *transaction, struct muster_rpc_call *call,
                   const struct muster_watch_request *request)
@@ -239,7 +237,7 @@ static bool watch(struct muster_transaction *transaction, struct muster_rpc_call
     held->generation = request->generation;
     held->pending_known = request->pending_known;
     held->leave_known = request->leave_known;
-    cancel_older(transaction, request->member);
+    muster_watch_cancel_older(transaction, request->member);
     return watch_ready(transaction, held, &call->response) ||
            muster_transaction_hold(transaction, call, &watch_kind,
                                    muster_transaction_watch_ms(transaction, request->member));

@@ -37,6 +37,7 @@ static const struct {
                                      MUSTER_RIGHT_RULE},
     [MUSTER_RPC_DELETE] = {muster_route_delete, false, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
     [MUSTER_RPC_COUNT_KEYS] = {muster_route_count_keys, true, MUSTER_RIGHT_WORK, MUSTER_RIGHT_RULE},
+    [MUSTER_RPC_WATCH_STREAM] = {muster_route_watch_stream, false, SEE_OR_WORK, SEE_OR_RULE},
 };
 
 bool muster_rpc_find_method(const char *name, enum muster_rpc_method *ret_method)

@@ -1,4 +1,4 @@
-/* Held requests in two lists and a heap of their deadlines; those of members also in a hash. */
+/* Held requests in three lists and a heap of their deadlines; those of members also in a hash. */
 #include "rendezvous/service/held_requests.h"
 
 #include "worker/base/clock.h"
@@ -30,6 +30,9 @@ void muster_wait_keys_destroy(struct muster_wait_keys *several)
 static struct muster_held_request **list_of(struct muster_held_requests *requests,
                                             const struct muster_held_request *held)
 {
+    if (held->kind->of_viewer) {
+        return &requests->viewers;
+    }
     return held->kind->of_member ? &requests->members : &requests->waits;
 }
 
@@ -53,7 +56,8 @@ muster_status muster_held_requests_add(struct muster_held_requests *requests,
         }
     }
     DL_APPEND(*list_of(requests, held), held);
-    requests->wait_count += held->kind->of_member ? 0 : 1;
+    requests->viewer_count += held->kind->of_viewer ? 1 : 0;
+    requests->wait_count += held->kind->of_member || held->kind->of_viewer ? 0 : 1;
     return MUSTER_OK;
 }
 
@@ -65,7 +69,8 @@ void muster_held_requests_remove(struct muster_held_requests *requests,
     if (held->kind->of_member) {
         HASH_DEL(requests->by_member, held);
     }
-    requests->wait_count -= held->kind->of_member ? 0 : 1;
+    requests->viewer_count -= held->kind->of_viewer ? 1 : 0;
+    requests->wait_count -= held->kind->of_member || held->kind->of_viewer ? 0 : 1;
     muster_wait_keys_destroy(held->several);
     held->several = NULL;
 }
@@ -78,6 +83,18 @@ muster_held_requests_find_member(const struct muster_held_requests *requests, co
     return held;
 }
 
+static struct muster_held_request *find_serial(struct muster_held_request *list, uint64_t serial)
+{
+    struct muster_held_request *held = NULL;
+    DL_FOREACH(list, held)
+    {
+        if (held->id.serial == serial) {
+            return held;
+        }
+    }
+    return NULL;
+}
+
 struct muster_held_request *muster_held_requests_find(const struct muster_held_requests *requests,
                                                       const struct muster_held_id *id)
 {
@@ -85,14 +102,8 @@ struct muster_held_request *muster_held_requests_find(const struct muster_held_r
         struct muster_held_request *held = muster_held_requests_find_member(requests, id->member);
         return held != NULL && held->id.serial == id->serial ? held : NULL;
     }
-    struct muster_held_request *held = NULL;
-    DL_FOREACH(requests->waits, held)
-    {
-        if (held->id.serial == id->serial) {
-            return held;
-        }
-    }
-    return NULL;
+    struct muster_held_request *wait = find_serial(requests->waits, id->serial);
+    return wait != NULL ? wait : find_serial(requests->viewers, id->serial);
 }
 
 void muster_held_requests_finish(struct muster_held_requests *requests)

@@ -14,6 +14,7 @@
 
 enum {
     MUSTER_WAITS_MAX = 4096, /* held Waits of one job */
+    MUSTER_VIEWERS_MAX = 64, /* held WatchStreams of viewers of one job */
     /* Deadlines are rounded up to a multiple of this, so that many of them end in one tick. */
     MUSTER_DEADLINE_STEP_MS = 8,
 };
@@ -25,6 +26,8 @@ struct muster_transaction;
 struct muster_held_kind {
     /* Join and Watch: the request is a member's, which has at most one. Wait: false. */
     bool of_member;
+    bool of_viewer;   /* a viewer's: asked after every event */
+    bool ends_by_ask; /* a member that lives sends the next at once when it ends */
     /* True if the request can be answered now; *ret_response is then the response. */
     bool (*ready)(struct muster_transaction *transaction, const struct muster_held_request *held,
                   struct muster_rpc_response *ret_response);
@@ -66,6 +69,7 @@ struct muster_held_request {
     uint64_t generation;                /* Watch, Wait */
     bool pending_known, leave_known;    /* Watch */
     bool neighbours;                    /* Join */
+    uint64_t cursor;                    /* WatchStream */
     char key[MUSTER_KEY_MAX_BYTES + 1]; /* Wait */
     struct muster_wait_keys *several;   /* Wait, or NULL; owned, freed when it is removed */
     int64_t deadline_ns;
@@ -79,9 +83,10 @@ struct muster_held_request {
 struct muster_held_requests {
     struct muster_held_request *members;   /* Join and Watch, in any order; one a member */
     struct muster_held_request *waits;     /* in any order */
+    struct muster_held_request *viewers;   /* in any order */
     struct muster_held_request *by_member; /* the same as members, as a hash */
     struct muster_deadlines deadlines;     /* of all */
-    uint32_t wait_count;
+    uint32_t wait_count, viewer_count;
 };
 
 /* kind and id are set. No other request of the same member is held. MUSTER_FATAL: no memory. */

@@ -118,6 +118,7 @@ static void carry_out(struct muster_transaction *transaction, const struct muste
 {
     struct muster_job *job = transaction->job;
     enum muster_job_phase phase = muster_membership_phase(job->membership);
+    job->changes++;
     log_event(job, event);
     for (size_t i = 0; i < actions->count; i++) {
         if (actions->items[i].kind == MUSTER_ACTION_GONE) {
@@ -137,6 +138,7 @@ static void carry_out(struct muster_transaction *transaction, const struct muste
         muster_job_schedule(transaction->service, job, job->ended_ns);
     }
     respond_as_asked(transaction, actions);
+    muster_transaction_respond_ready_viewers(transaction);
 }
 
 /* Check, store, apply, in this order: a refused event is not stored, and no response is sent for an

@@ -57,6 +57,7 @@ struct muster_job {
     int64_t asked_ns;     /* when members were asked last whether they live; 0: never */
     int64_t ask_pause_ns; /* the shortest time until they are asked again */
     uint64_t written;     /* the ticket of its last write (commits.h) */
+    uint64_t changes;     /* events applied since the server has the job: viewers compare it */
     uint64_t event_count; /* events that it ever had: the sequence number of the next */
     /* What the store has in place of the events below first_event (store.h). */
     uint64_t snapshot, record_count, first_event;

@@ -27,6 +27,7 @@ struct muster_rpc_request {
     const char *body;    /* JSON; not terminated */
     size_t size_bytes;
     uint32_t timeout_ms; /* the client waits no longer than this; UINT32_MAX: no limit */
+    uint64_t cursor;     /* of a stream: `next` of the response before; 0: there was none */
 };
 
 struct muster_rpc_response {
@@ -35,6 +36,9 @@ struct muster_rpc_response {
     size_t size_bytes;
     struct muster_shared_text *rest; /* held: the end of the JSON; NULL: body has all of it */
     char *owner; /* owned: the URL of the server that has the job; NULL: this one, or unknown */
+    /* Of a stream: the call is to be made again, with this as its cursor, once the response is
+     * sent; a body without text is then no message. 0: the stream ends. */
+    uint64_t next;
 };
 
 /* What a route works on. A route returns true once response is set, and false if it holds the

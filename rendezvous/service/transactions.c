@@ -242,6 +242,11 @@ void muster_transaction_respond_ready_waits(struct muster_transaction *transacti
     respond_ready(transaction, transaction->job->held_requests.waits);
 }
 
+void muster_transaction_respond_ready_viewers(struct muster_transaction *transaction)
+{
+    respond_ready(transaction, transaction->job->held_requests.viewers);
+}
+
 void muster_transaction_expire(struct muster_transaction *transaction, int64_t now_ns)
 {
     const struct muster_held_requests *requests = &transaction->job->held_requests;
@@ -279,7 +284,7 @@ void muster_transaction_ask(struct muster_transaction *transaction)
     muster_transaction_expect_crowd(transaction);
     while (held != NULL) {
         struct muster_held_request *next = held->next;
-        if (held->method == MUSTER_RPC_WATCH) {
+        if (held->kind->ends_by_ask) {
             muster_transaction_respond(transaction, held, held->kind->expire(transaction, held));
         }
         held = next;

@@ -59,6 +59,8 @@ void muster_transaction_respond_ready(struct muster_transaction *transaction);
 void muster_transaction_respond_ready_member(struct muster_transaction *transaction,
                                              const char *member);
 void muster_transaction_respond_ready_waits(struct muster_transaction *transaction);
+/* Responds to viewers only. */
+void muster_transaction_respond_ready_viewers(struct muster_transaction *transaction);
 /* Asks the members whether they live: ends every held Watch with what it would say when its time is
  * over. A living member is back at once; the lease of the others runs. Not more often than once in
  * a lease; asked again and again, the time between doubles, up to that of a Watch. */

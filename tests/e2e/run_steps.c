@@ -60,7 +60,8 @@ static muster_status work(muster_session *session, void *user)
             return status;
         }
         if (i == 0) {
-            printf("step generation=%" PRIu64 " size=%u\n", (uint64_t)(uint32_t)muster_generation(session),
+            printf("step generation=%" PRIu64 " size=%u\n",
+                   (uint64_t)(uint32_t)muster_generation(session),
                    muster_size(session, MUSTER_GLOBAL));
             const char *kind = getenv("RUN_STEPS_CHILD");
             if (kind != NULL && !run->has_child) {

@@ -40,12 +40,13 @@ RULES = {
                            " rendezvous/store/store.h",
     "rendezvous/routes/": "worker/muster.h worker/base/ elastic/membership/membership.h elastic/messages/messages.h"
                           " rendezvous/service/",
+    "rendezvous/coding/": CORE + " elastic/messages/base64.h",
     "rendezvous/horovod/": "worker/muster.h worker/base/ elastic/horovod/ elastic/membership/membership.h"
                            " elastic/messages/messages.h rendezvous/service/held_requests.h rendezvous/service/rpc_call.h"
                            " rendezvous/service/clock_thread.h",
     "rendezvous/http/": "worker/muster.h worker/base/ elastic/messages/ rendezvous/service/musterd_service.h"
                         " rendezvous/service/held_requests.h rendezvous/routes/rpc.h rendezvous/routes/status_paths.h"
-                        " rendezvous/horovod/horovod.h",
+                        " rendezvous/horovod/horovod.h rendezvous/coding/",
     "rendezvous/": "worker/muster.h worker/base/ rendezvous/store/store.h rendezvous/service/musterd_service.h"
                    " rendezvous/http/ rendezvous/horovod/horovod.h",
     "worker/base/": "worker/muster.h",

@@ -82,3 +82,10 @@ refuses() {
 }
 
 member() { echo "00000000-0000-4000-8000-00000000000$1"; }
+
+# whole JOB COUNT: the number of the generation that people are shown as COUNT, in the epoch of the job's last one.
+whole() {
+    local last
+    last=$(ask GetJob "{\"job\":\"$1\"}" | grep -o '"generation":"[0-9]*"' | head -1 | tr -dc 0-9)
+    echo $(((last >> 32 << 32) + $2))
+}

@@ -60,28 +60,32 @@ refuses 1 "store $store: another musterd is using it" --listen 127.0.0.1:0 --sto
 echo "- kill -9 in the middle: the same generation afterwards, and the members re-attach"
 for i in 1 2 3; do join $i 0 >"$folder/join$i" & joins="${joins:-} $!"; done
 for i in $joins; do wait "$i" || fail "a Join got no answer"; done
-grep -q '"generation":"1"' "$folder/join1" || fail "$(cat "$folder/join1")"
+one=$(whole j 1)
+[ $((one >> 32)) -gt 0 ] || fail "there is no epoch in generation $one"
+grep -q "\"generation\":\"$one\"" "$folder/join1" || fail "$(cat "$folder/join1")"
 token=$(sed -nE 's/.*"linkToken":"([0-9a-f]+)".*/\1/p' "$folder/join1")
-expect '{}' Put '{"job":"j","generation":1,"key":"k","value":"AAEC"}'
-ask Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":1}" >"$folder/watch" 2>&1 &
+expect '{}' Put "{\"job\":\"j\",\"generation\":\"$one\",\"key\":\"k\",\"value\":\"AAEC\"}"
+ask Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"$one\"}" >"$folder/watch" 2>&1 &
 watch=$!
 crash
 wait $watch || true
 listen=127.0.0.1:$port
 serve --store "$store" --hold-ms 100 --watch-ms 100
 for i in 1 2 3; do
-    expect '"revoked":false' Watch "{\"job\":\"j\",\"member\":\"$(member $i)\",\"generation\":1}"
+    expect '"revoked":false' Watch "{\"job\":\"j\",\"member\":\"$(member $i)\",\"generation\":\"$one\"}"
 done
 expect '"phase":"JOB_PHASE_RUNNING"' GetJob '{"job":"j"}'
-expect '"value":"AAEC"' Get '{"job":"j","generation":1,"key":"k"}'
+expect '"value":"AAEC"' Get "{\"job\":\"j\",\"generation\":\"$one\",\"key\":\"k\"}"
 expect "\"linkToken\":\"$token\"" Join "{\"job\":\"j\",\"member\":\"$(member 2)\",\"host\":\"h2\"}"
-expect '{}' Leave "{\"job\":\"j\",\"member\":\"$(member 3)\",\"generation\":1,\"reason\":\"LEAVE_REASON_PLANNED\"}"
-join 1 1 >"$folder/join1" &
-one=$!
-join 2 1 >"$folder/join2"
-wait $one
+expect '{}' Leave "{\"job\":\"j\",\"member\":\"$(member 3)\",\"generation\":\"$one\",\"reason\":\"LEAVE_REASON_PLANNED\"}"
+join 1 "$one" >"$folder/join1" &
+first=$!
+join 2 "$one" >"$folder/join2"
+wait $first
+two=$(whole j 2)
+[ "$two" -gt $((one + 1)) ] || fail "generation $two after $one: the new start began no epoch"
 for i in 1 2; do
-    grep -q '"generation":"2"' "$folder/join$i" || fail "$(cat "$folder/join$i")"
+    grep -q "\"generation\":\"$two\"" "$folder/join$i" || fail "$(cat "$folder/join$i")"
     grep -q '"size":2' "$folder/join$i" || fail "$(cat "$folder/join$i")"
 done
 
@@ -89,7 +93,7 @@ echo "- SIGTERM with held requests is status 0"
 stop 0
 serve --store "$store" --hold-ms 20000 --lease-ms 60000 --suspect-ms 30000
 for i in 1 2; do
-    ask Watch "{\"job\":\"j\",\"member\":\"$(member $i)\",\"generation\":2,\"progress\":7}" >"$folder/watch$i" &
+    ask Watch "{\"job\":\"j\",\"member\":\"$(member $i)\",\"generation\":\"$two\",\"progress\":7}" >"$folder/watch$i" &
     watches="${watches:-} $!"
 done
 held=0

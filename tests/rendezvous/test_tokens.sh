@@ -23,6 +23,15 @@ gives() {
 }
 # rpc STATUS TOKEN METHOD JSON OPTION...
 rpc() { gives "$1" "$2" "/muster.v1.Rendezvous/$3" -H 'Content-Type: application/json' -d "$4" "${@:5}"; }
+# stream TOKEN JSON TEXT OPTION...: WatchStream answers with a stream that has TEXT.
+stream() {
+    local size
+    size=$(printf '\\x%02x' ${#2})
+    printf "\\0\\0\\0\\0$size%s" "$2" >"$folder/envelope"
+    gives 200 "$1" /muster.v1.Rendezvous/WatchStream -H 'Content-Type: application/connect+json' \
+        -H 'Connect-Timeout-Ms: 100' --data-binary @"$folder/envelope" "${@:4}"
+    grep -aq -- "$3" "$folder/body" || fail "no $3 in $(tr '\0' ' ' <"$folder/body")"
+}
 body_has() { grep -q -- "$1" "$folder/body" || fail "no $1 in $(cat "$folder/body")"; }
 join="{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"addresses\":[\"tcp://a\"]}"
 
@@ -59,6 +68,7 @@ for token in "" worker-0123456789abcdeX "$worker$worker"; do
         rpc 401 "$token" $method "$join"
         body_has '"code":"unauthenticated"'
     done
+    stream "$token" '{"job":"j"}' '"code":"unauthenticated"'
 done
 gives 401 "" '/muster.v1.Rendezvous/GetJob?encoding=json&message=%7B%22job%22:%22j%22%7D'
 rpc 401 "" Join "$join" -H "Authorization: Bearer none-of-the-server"
@@ -80,6 +90,13 @@ body_has 'needs a token'
 rpc 200 $worker GetJob '{"job":"j"}' -H 'Authorization: Bearer of-the-job'
 rpc 200 $viewer GetJob '{"job":"j"}'
 ! grep -q of-the-job "$folder/body" || fail "GetJob shows the job's token"
+stream $viewer '{"job":"j"}' '"job":{"name":"j"'
+! grep -aq of-the-job "$folder/body" || fail "WatchStream shows the job's token"
+stream $worker '{"job":"j"}' 'needs a token'
+stream $worker '{"job":"j"}' '"job":{"name":"j"' -H 'Authorization: Bearer of-the-job'
+stream $viewer "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"1\"}" '"code":"permission_denied".*role worker or admin'
+stream $worker "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"1\"}" 'needs a token'
+stream $admin "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"7\"}" '"watch":{'
 rpc 403 $viewer EndJob '{"job":"j"}'
 rpc 403 $viewer Put '{"job":"j","key":"k","value":"AA=="}'
 rpc 401 $worker EndJob '{"job":"j"}' -H 'Authorization: Bearer of-another'

@@ -79,6 +79,7 @@ void test_call_start_bytes(struct test_call *call, struct muster_service *servic
     const struct muster_rpc_request rpc = {
         .method = method,
         .token = token,
+        .rights = MUSTER_RIGHT_WORK | MUSTER_RIGHT_LIST,
         .body = body,
         .size_bytes = size_bytes,
         .timeout_ms = UINT32_MAX,

@@ -23,7 +23,8 @@ struct test_call {
     json_t *json; /* the response */
 };
 
-/* request: JSON, in which ' stands for ". */
+/* request: JSON, in which ' stands for ". The sender may what everybody may on a server without
+ * tokens. */
 void test_call_start(struct test_call *call, struct muster_service *service,
                      enum muster_rpc_method method, const char *token, const char *request, ...)
     MUSTER_PRINTF(5, 6);

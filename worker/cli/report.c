@@ -75,11 +75,10 @@ json_t *muster_report_generations_json(const struct muster_job_response *job)
     json_t *list = json_array();
     for (uint32_t i = 0; i < job->generation_count; i++) {
         const struct muster_generation_record *record = &job->generations[i];
-        json_t *item =
-            json_pack("{s:o, s:I, s:I, s:I, s:s}", "number",
-                      muster_report_number_json(record->number), "size",
-                      (json_int_t)record->size, "hosts", (json_int_t)record->hosts, "formed_ms",
-                      (json_int_t)record->formed_ms, "why", record->why);
+        json_t *item = json_pack("{s:o, s:I, s:I, s:I, s:s}", "number",
+                                 muster_report_number_json(record->number), "size",
+                                 (json_int_t)record->size, "hosts", (json_int_t)record->hosts,
+                                 "formed_ms", (json_int_t)record->formed_ms, "why", record->why);
         int64_t ms = lasted_ms(job, i);
         (void)json_object_set_new(item, "lasted_ms", ms >= 0 ? json_integer(ms) : json_null());
         ms = next_after_ms(job, i);
@@ -187,16 +186,16 @@ json_t *muster_report_members_json(const struct muster_job_response *job)
         const struct muster_job_member *member = &job->members[i];
         (void)json_array_append_new(
             list,
-            json_pack("{s:s, s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "member",
-                      member->info.id, "host", member->info.host, "pid",
+            json_pack("{s:s, s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o}",
+                      "member", member->info.id, "host", member->info.host, "pid",
                       (json_int_t)member->info.pid, "phase",
                       muster_report_member_phase(member->phase), "rank", (json_int_t)member->rank,
                       "local_rank", (json_int_t)member->local_rank, "cross_rank",
                       (json_int_t)member->cross_rank, "joined_ms", (json_int_t)member->joined_ms,
                       "state_version", (json_int_t)member->info.state_version, "progress",
                       (json_int_t)member->progress, "silent_ms", (json_int_t)member->silent_ms,
-                      "suspected", (int)member->suspected, "leave_asked",
-                      (int)member->leave_asked));
+                      "suspected", (int)member->suspected, "leave_asked", (int)member->leave_asked,
+                      "capabilities", muster_pairs_encode(member->info.capabilities)));
     }
     return list;
 }

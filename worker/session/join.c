@@ -40,6 +40,24 @@ static muster_status make_fabric(struct muster_session *session)
 
 /* Join requests -------------------------------------------------------------------------------- */
 
+/* The transports by which it can be reached, as its addresses name them: "transports=shm tcp". */
+static void fill_capabilities(const struct muster_session *session, char *text, size_t size)
+{
+    char transports[MUSTER_PAIR_VALUE_MAX_BYTES + 1] = "";
+    size_t used = 0;
+    uint32_t count = muster_fabric_address_count(session->fabric);
+    for (uint32_t i = 0; i < count; i++) {
+        char scheme[MUSTER_PAIR_VALUE_MAX_BYTES + 1];
+        const char *address = muster_fabric_address(session->fabric, i);
+        (void)snprintf(scheme, sizeof scheme, "%.*s", (int)strcspn(address, ":"), address);
+        if (strstr(transports, scheme) == NULL && used + strlen(scheme) + 1 < sizeof transports) {
+            used += (size_t)snprintf(transports + used, sizeof transports - used, "%s%s",
+                                     used > 0 ? " " : "", scheme);
+        }
+    }
+    (void)snprintf(text, size, "transports=%s\n", transports);
+}
+
 static void fill_request(struct muster_session *session, struct muster_join_request *request)
 {
     const struct muster_settings *settings = &session->settings;
@@ -57,6 +75,7 @@ static void fill_request(struct muster_session *session, struct muster_join_requ
     info->state_version = atomic_load(&session->state.version);
     info->generation = session->generation.number;
     (void)snprintf(info->library, sizeof info->library, "%s", muster_version());
+    fill_capabilities(session, info->capabilities, sizeof info->capabilities);
     info->order = settings->order;
     info->pid = (uint32_t)getpid();
     uint32_t count = muster_fabric_address_count(session->fabric);

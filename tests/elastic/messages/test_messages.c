@@ -87,6 +87,8 @@ static void fill_info(struct muster_member_info *info)
     info->order = any32();
     info->pid = any32();
     FILL(info->library, 0);
+    (void)snprintf(info->capabilities, sizeof info->capabilities, "%s",
+                   below(2) == 0 ? "" : "a.b=\nnccl=2.19.3\ntransports=shm, tcp = 1\n");
 }
 
 /* Encode, print, parse, decode: the same value, byte by byte. For messages without pointers. */

@@ -55,6 +55,56 @@ static void sixty_four_bit_numbers_are_strings_and_may_be_numbers(void **state)
     json_decref(json);
 }
 
+static void capabilities_are_a_map_of_short_texts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *text, *error; /* error NULL: the text */
+    } rows[] = {
+        {"{}", "", NULL},
+        {"{\"nccl\":\"2.19.3\",\"b\":\"\",\"a\":\"x=y\"}", "a=x=y\nb=\nnccl=2.19.3\n", NULL},
+        {"[]", NULL, "capabilities: not an object"},
+        {"{\"a\":1}", NULL, "capabilities.a: not a string"},
+        {"{\"a\":\"\\n\"}", NULL, "capabilities.a: not a string of at most 63"},
+        {"{\"a b\":\"\"}", NULL, "capabilities: a name"},
+        {"{\"\":\"\"}", NULL, "capabilities: a name"},
+        {"{\"a2345678901234567890123456789012\":\"\"}", NULL, "capabilities: a name"},
+        {"{\"1\":\"\",\"2\":\"\",\"3\":\"\",\"4\":\"\",\"5\":\"\",\"6\":\"\",\"7\":\"\",\"8\":\"\","
+         "\"9\":\"\"}",
+         NULL, "at most 8 strings"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[1024];
+        struct muster_join_request join;
+        (void)snprintf(text, sizeof text,
+                       "{\"job\":\"j\",\"member\":\"" ID "\",\"host\":\"h\",\"capabilities\":%s}",
+                       rows[i].json);
+        muster_status status = join_of(text, &join);
+        if (rows[i].error == NULL) {
+            assert_int_equal(status, MUSTER_OK);
+            assert_string_equal(join.info.capabilities, rows[i].text);
+        } else {
+            assert_int_equal(status, MUSTER_INVALID);
+            assert_non_null(strstr(muster_last_error(), rows[i].error));
+        }
+    }
+}
+
+static void five_long_capabilities_are_too_many_bytes(void **state)
+{
+    (void)state;
+    static const char value[] = "012345678901234567890123456789012345678901234567890123456789";
+    char text[1024];
+    struct muster_join_request join;
+    (void)snprintf(text, sizeof text,
+                   "{\"job\":\"j\",\"member\":\"" ID
+                   "\",\"host\":\"h\",\"capabilities\":"
+                   "{\"a\":\"%s\",\"b\":\"%s\",\"c\":\"%s\",\"d\":\"%s\",\"e\":\"%s\"}}",
+                   value, value, value, value, value);
+    assert_int_equal(join_of(text, &join), MUSTER_INVALID);
+    assert_non_null(strstr(muster_last_error(), "capabilities: 315 bytes in all, and 255"));
+}
+
 static void bad_fields_are_refused_by_name(void **state)
 {
     (void)state;
@@ -401,6 +451,8 @@ int main(int argc, char **argv)
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sixty_four_bit_numbers_are_strings_and_may_be_numbers),
+        cmocka_unit_test(capabilities_are_a_map_of_short_texts),
+        cmocka_unit_test(five_long_capabilities_are_too_many_bytes),
         cmocka_unit_test(bad_fields_are_refused_by_name),
         cmocka_unit_test(a_long_address_is_refused_with_its_index),
         cmocka_unit_test(a_generation_that_does_not_fit_together_is_refused),

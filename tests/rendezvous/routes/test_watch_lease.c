@@ -1,5 +1,6 @@
 /* A Watch that is held for longer than a lease is a lasting sign of life, and the lease begins
  * where it ended. These tests take seconds, because the passing of time is what they test. */
+#include "rendezvous/service/jobs.h"
 #include "tests/support/caller.h"
 #include "tests/support/part.h"
 
@@ -118,6 +119,29 @@ static void a_member_that_does_not_come_back_when_asked_is_dead_a_lease_later(vo
     assert_true(muster_clock_ns() - asked_ns >= (int64_t)(LEASE_MS - 100) * MUSTER_NS_PER_MS);
 }
 
+/* Its stream ends without a message, and the member opens the next. */
+static void a_member_that_streams_is_asked_too(void **state)
+{
+    struct fixture *fixture = *state;
+    struct test_call stream;
+    struct test_call report;
+    form(fixture, MEMBERS);
+    test_call_start(&stream, fixture->service, MUSTER_RPC_WATCH_STREAM, NULL,
+                    "{'job':'j','member':'%s','generation':'1'}", test_member(1));
+    assert_true(stream.held);
+    test_call_expect(&fixture->calls[1], MUSTER_RPC_CANCELED, "newer request");
+    test_call_start(&report, fixture->service, MUSTER_RPC_REPORT, NULL,
+                    "{'job':'j','member':'%s','generation':'1','kind':'REPORT_KIND_WAITING'}",
+                    test_member(0));
+    test_call_expect(&report, MUSTER_RPC_OK, "");
+    expect_quiet(fixture, 0);
+    assert_int_equal(atomic_load(&fixture->service->metrics.held), 0);
+    assert_true(test_call_wait(&stream));
+    assert_int_equal(stream.code, MUSTER_RPC_OK);
+    assert_null(stream.json);
+    test_call_finish(&stream);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +149,7 @@ int main(void)
             a_member_lives_while_its_watch_is_held_for_longer_than_a_lease, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_member_that_does_not_come_back_when_asked_is_dead_a_lease_later, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_member_that_streams_is_asked_too, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,6 +67,8 @@ static void join(const char *job, const char *token, uint32_t max_size, uint32_t
     (void)snprintf(request.job, sizeof request.job, "%s", job);
     muster_random_uuid(request.info.id);
     (void)snprintf(request.info.host, sizeof request.info.host, "elsewhere");
+    (void)snprintf(request.info.capabilities, sizeof request.info.capabilities,
+                   "nccl=2.19.3\ntransports=tcp\n");
     request.info.pid = 1;
     request.info.address_count = 1;
     (void)snprintf(request.info.addresses[0], sizeof request.info.addresses[0],
@@ -163,6 +165,8 @@ static void a_job_is_listed_shown_resized_and_ended(void **state)
     expect(&command, "job show shown --rendezvous URL", 0);
     assert_non_null(strstr(command.output.bytes, "job shown: running"));
     assert_non_null(strstr(command.output.bytes, "elsewhere"));
+    assert_non_null(
+        strstr(command.output.bytes, "capabilities of 1 members: nccl=2.19.3, transports=tcp\n"));
     command_finish(&command);
 
     expect_error("job resize shown 9 --rendezvous URL", 1, "9");

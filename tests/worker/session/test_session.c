@@ -134,7 +134,7 @@ static void check_options_and_buffers(struct crew_member *member, muster_scope s
               muster_broadcast_buffers(member->session, scope, outs, 2, 1, MUSTER_INT16, 0, NULL));
     MEMBER_CHECK(member, out[1][0] == 2 * n && out[1][1] == 4 * n);
     MEMBER_CHECK(member,
-                 muster_allreduce_buffers(member->session, scope, ins, outs, 0, 3, MUSTER_INT16,
+                 muster_allreduce_buffers(member->session, scope, ins, outs, 65, 3, MUSTER_INT16,
                                           MUSTER_SUM, NULL) == MUSTER_INVALID);
     MEMBER_CHECK(member, muster_broadcast_buffers(member->session, scope, NULL, 2, 3, MUSTER_INT16,
                                                   0, NULL) == MUSTER_INVALID);

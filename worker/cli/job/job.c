@@ -116,7 +116,8 @@ static json_t *summary_json(const struct muster_job_summary *job)
 {
     return json_pack("{s:s, s:s, s:o, s:I, s:I}", "job", job->name, "phase",
                      muster_report_phase(job->phase), "generation",
-                     muster_report_number_json(job->generation), "size", (json_int_t)job->size, "members", (json_int_t)job->members);
+                     muster_report_number_json(job->generation), "size", (json_int_t)job->size,
+                     "members", (json_int_t)job->members);
 }
 
 static muster_status print_jobs(const struct muster_jobs_response *jobs, bool json)
@@ -151,12 +152,12 @@ static json_t *job_json(const struct muster_job_response *job, const struct must
 {
     return json_pack(
         "{s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o*}", "job", job->name, "phase",
-        muster_report_phase(job->phase), "why", job->why, "generation", muster_report_number_json(job->generation),
-        "min_size", (json_int_t)job->min_size, "max_size", (json_int_t)job->max_size, "target_size",
-        (json_int_t)job->target_size, "pending", (int)job->pending, "members",
-        muster_report_members_json(job), "generations", muster_report_generations_json(job),
-        "departures", muster_report_departures_json(job), "figures",
-        figures->levels != 0 ? muster_figures_encode(figures) : NULL);
+        muster_report_phase(job->phase), "why", job->why, "generation",
+        muster_report_number_json(job->generation), "min_size", (json_int_t)job->min_size,
+        "max_size", (json_int_t)job->max_size, "target_size", (json_int_t)job->target_size,
+        "pending", (int)job->pending, "members", muster_report_members_json(job), "generations",
+        muster_report_generations_json(job), "departures", muster_report_departures_json(job),
+        "figures", figures->levels != 0 ? muster_figures_encode(figures) : NULL);
 }
 
 static void format_rank(int32_t rank, char ret_text[16])
@@ -182,6 +183,27 @@ static void print_members(const struct muster_job_response *job)
     }
 }
 
+/* A line for each set of capabilities that members have, with how many have it: as a rule one. */
+static void print_capabilities(const struct muster_job_response *job)
+{
+    for (uint32_t i = 0; i < job->member_count; i++) {
+        const char *own = job->members[i].info.capabilities;
+        uint32_t alike = 0;
+        bool printed = own[0] == '\0';
+        for (uint32_t j = 0; j < job->member_count; j++) {
+            bool same = strcmp(job->members[j].info.capabilities, own) == 0;
+            printed = printed || (same && j < i);
+            alike += same ? 1 : 0;
+        }
+        if (!printed) {
+            (void)printf("capabilities of %u members: ", alike);
+            for (const char *c = own; *c != '\0'; c++) { /* the last character is a line end */
+                (void)fputs(*c != '\n' ? (char[]){*c, '\0'} : c[1] != '\0' ? ", " : "\n", stdout);
+            }
+        }
+    }
+}
+
 /* For people: the state of the job in one line, then a table of each kind that has rows. */
 static void print_job(const struct muster_job_response *job)
 {
@@ -196,6 +218,7 @@ static void print_job(const struct muster_job_response *job)
     }
     if (job->member_count > 0) {
         print_members(job);
+        print_capabilities(job);
     }
     if (job->generation_count > 0) {
         (void)printf("%s\n", muster_report_generation_head());
