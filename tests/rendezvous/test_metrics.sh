@@ -33,7 +33,7 @@ join() { # member generation
 join 1 0
 join 2 0 & newcomer=$!
 for _ in $(seq 400); do # until the newcomer has settled
-    case "$(ask Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":1}")" in
+    case "$(ask Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"$(whole j 1)\"}")" in
     *'"pending":true'*) break ;;
     esac
 done

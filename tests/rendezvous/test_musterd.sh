@@ -169,7 +169,7 @@ echo "- every time limit is the one of its option"
 serve --store memory --hold-ms 400 --watch-ms 400 --lease-ms 6000 --suspect-ms 500 --arrive-ms 600 --keep-ended-ms 3000
 expect '"members":1' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"minSize\":2,\"maxSize\":2}"
 expect '"holdMs":400,"leaseMs":6000' Join "{\"job\":\"j\",\"member\":\"$(member 2)\",\"host\":\"h\"}"
-curl -sS -m 0.1 -H 'Content-Type: application/json' -d "{\"job\":\"j\",\"member\":\"$(member 2)\",\"generation\":1}" \
+curl -sS -m 0.1 -H 'Content-Type: application/json' -d "{\"job\":\"j\",\"member\":\"$(member 2)\",\"generation\":\"$(whole j 1)\"}" \
     "http://127.0.0.1:$port/muster.v1.Rendezvous/Watch" 2>/dev/null && fail "the Watch was not held"
 until_job 'connection closed and no sign of life for 500 ms'
 until_job 'stuck: alive but did not join again within 600 ms'
