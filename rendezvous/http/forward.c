@@ -191,10 +191,11 @@ static struct muster_rpc_response read_response(struct forward *forward)
             return refuse(forward, "what it sends is not from a musterd");
         }
     }
-    return (struct muster_rpc_response){.code = error.code,
-                                        .body = TAKE(forward->response),
-                                        .size_bytes = forward->size,
-                                        .owner = TAKE(forward->owner)};
+    struct muster_rpc_response response = {
+        .code = error.code, .body = forward->response, .size_bytes = forward->size};
+    forward->response = NULL;
+    response.owner = TAKE(forward->owner);
+    return response;
 }
 
 /* Takes the request out of the list, answers it and frees it. */

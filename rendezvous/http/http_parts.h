@@ -62,14 +62,14 @@ struct muster_http_request {
     enum muster_rpc_method method;
     struct muster_http_coding coding;
     bool is_get;
-    unsigned rights;                          /* of enum muster_right */
     bool trusted;                             /* it has a token of the server */
+    bool was_forwarded;                       /* by another server */
+    bool is_page;                             /* its path is no method's: page */
+    unsigned rights;                          /* of enum muster_right */
     const char *token;                        /* of a job; borrowed from the head; NULL: none */
     const char *authorization, *server_token; /* headers, borrowed from the head, or NULL */
-    bool was_forwarded;                       /* by another server */
     int64_t patience_ns; /* the client waits until then; MUSTER_NEVER: no limit */
     uint64_t cursor;     /* of a stream: where the next call goes on */
-    bool is_page;        /* its path is no method's: page */
     enum muster_status_path page;
     char *horovod_path; /* owned; NULL: it is a request of the Connect protocol */
     enum muster_horovod_method horovod_method;

@@ -175,7 +175,7 @@ static struct muster_job *create_locked(struct muster_rpc_call *call, const char
     if (status == MUSTER_OK) {
         status = muster_jobs_add_locked(service, job);
     }
-    if (muster_rpc_call_failed(call, status)) {
+    if (muster_rpc_call_failed(call, status) || job == NULL) {
         return NULL;
     }
     job->claim = call->claim;
