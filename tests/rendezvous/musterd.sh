@@ -33,8 +33,15 @@ launch() {
     port=$(cat "$folder/port")
 }
 
-# serve OPTION...: launches it on a free port of the loopback.
-serve() { launch --listen "${listen:-127.0.0.1:0}" --port-file "$folder/port" "$@"; }
+# serve OPTION...: launches it on $listen, or on a free port of the loopback. There no worker was served before, and
+# what follows on the same port has the same store: it need not wait for the next second.
+serve() {
+    if [ -n "${listen:-}" ]; then
+        launch --listen "$listen" --port-file "$folder/port" "$@"
+    else
+        launch --listen 127.0.0.1:0 --only-server --port-file "$folder/port" "$@"
+    fi
+}
 
 # stop STATUS: sends SIGTERM and expects this exit status.
 stop() {
@@ -83,9 +90,7 @@ refuses() {
 
 member() { echo "00000000-0000-4000-8000-00000000000$1"; }
 
-# whole JOB COUNT: the number of the generation that people are shown as COUNT, in the epoch of the job's last one.
-whole() {
-    local last
-    last=$(ask GetJob "{\"job\":\"$1\"}" | grep -o '"generation":"[0-9]*"' | head -1 | tr -dc 0-9)
-    echo $(((last >> 32 << 32) + $2))
+# generation [JOB]: the whole number of the job's generation.
+generation() {
+    ask GetJob "{\"job\":\"${1:-j}\"}" | grep -oE '"generation":"[0-9]+"' | head -1 | grep -oE '[0-9]+'
 }

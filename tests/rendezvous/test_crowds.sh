@@ -42,7 +42,7 @@ crowd=${MUSTER_CROWD:-2500}
 most=$((crowd > 16384 ? 16384 : 2000))
 serve --store memory --settle-ms 20 --lease-ms 600000 --hold-ms 30000 --suspect-ms 60000 --arrive-ms 60000 --max-connections $most
 expect '"formed"' Join "$(new_job mine)"
-curl -sS -m 200 -H 'Content-Type: application/json' -d "{\"job\":\"mine\",\"member\":\"$(member 1)\",\"generation\":\"$(whole mine 1)\"}" \
+curl -sS -m 200 -H 'Content-Type: application/json' -d "{\"job\":\"mine\",\"member\":\"$(member 1)\",\"generation\":\"$(generation mine)\"}" \
     "http://127.0.0.1:$port/muster.v1.Rendezvous/Watch" >"$folder/watch" &
 watch=$!
 for _ in $(seq 400); do # until it is held

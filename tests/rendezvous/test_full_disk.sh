@@ -18,7 +18,7 @@ for i in $(seq 100); do # what room the log still has is used up first
 done
 [ $refused != no ] || fail "the disk is never full"
 expect '"code":"not_found"' GetJob "{\"job\":\"$refused\"}"
-expect '"revoked":false' Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"$(whole j 1)\"}"
+expect '"revoked":false' Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"$(generation)\"}"
 
 rm "$folder/disk/filler"
 expect '{}' Put "{\"job\":\"j\",\"key\":\"k\",\"value\":\"$value\"}"
@@ -67,7 +67,7 @@ for i in $(seq 50); do
     case "$answer" in *unavailable*) refused=k$i && break ;; esac
 done
 [ $refused != no ] || fail "the limit is never reached"
-expect '"revoked":false' Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"$(whole j 1)\"}"
+expect '"revoked":false' Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"$(generation)\"}"
 expect '"value":' Get '{"job":"j","key":"k1"}'
 stop 0
 echo "PASS"

@@ -21,7 +21,7 @@ tell() {
 }
 tell Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\"}" | grep -q '"formed"' || fail "no generation"
 # Soon after a change Watches are short, and end before the probes begin.
-watch="{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"$(whole j 1)\""
+watch="{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"$(generation)\""
 begun=$SECONDS
 while [ $((SECONDS - begun)) -lt 11 ]; do
     tell Watch "$watch}" >/dev/null

@@ -25,21 +25,22 @@ echo "- a job of one that leaves, twice: two generations, and one recovery"
 join() { # member generation
     for _ in $(seq 400); do
         answer=$(ask Join "{\"job\":\"j\",\"member\":\"$(member "$1")\",\"host\":\"h\",\"addresses\":[\"tcp://a\"],
-            \"generation\":$2,\"minSize\":1,\"maxSize\":4}")
+            \"generation\":\"$2\",\"minSize\":1,\"maxSize\":4}")
         case "$answer" in *'"waiting"'*) ;; *) return ;; esac
     done
     fail "no generation: $answer"
 }
 join 1 0
+first=$(generation)
 join 2 0 & newcomer=$!
 for _ in $(seq 400); do # until the newcomer has settled
-    case "$(ask Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"$(whole j 1)\"}")" in
+    case "$(ask Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":\"$first\"}")" in
     *'"pending":true'*) break ;;
     esac
 done
-join 1 1
+join 1 "$first"
 wait $newcomer || fail "the newcomer got no answer"
-expect '{}' Leave "{\"job\":\"j\",\"member\":\"$(member 2)\",\"generation\":2,\"reason\":\"LEAVE_REASON_PLANNED\"}"
+expect '{}' Leave "{\"job\":\"j\",\"member\":\"$(member 2)\",\"generation\":\"$(generation)\",\"reason\":\"LEAVE_REASON_PLANNED\"}"
 expect invalid_argument GetJob '{"job":"a/b"}'
 expect not_found GetJob '{"job":"none"}'
 [ "$(status_of /no/such/path)" = 404 ] || fail "a path that is none is not refused"

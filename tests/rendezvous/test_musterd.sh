@@ -60,7 +60,7 @@ refuses 1 "store $store: another musterd is using it" --listen 127.0.0.1:0 --sto
 echo "- kill -9 in the middle: the same generation afterwards, and the members re-attach"
 for i in 1 2 3; do join $i 0 >"$folder/join$i" & joins="${joins:-} $!"; done
 for i in $joins; do wait "$i" || fail "a Join got no answer"; done
-one=$(whole j 1)
+one=$(generation)
 [ $((one >> 32)) -gt 0 ] || fail "there is no epoch in generation $one"
 grep -q "\"generation\":\"$one\"" "$folder/join1" || fail "$(cat "$folder/join1")"
 token=$(sed -nE 's/.*"linkToken":"([0-9a-f]+)".*/\1/p' "$folder/join1")
@@ -82,7 +82,7 @@ join 1 "$one" >"$folder/join1" &
 first=$!
 join 2 "$one" >"$folder/join2"
 wait $first
-two=$(whole j 2)
+two=$(generation)
 [ "$two" -gt $((one + 1)) ] || fail "generation $two after $one: the new start began no epoch"
 for i in 1 2; do
     grep -q "\"generation\":\"$two\"" "$folder/join$i" || fail "$(cat "$folder/join$i")"
@@ -169,7 +169,7 @@ echo "- every time limit is the one of its option"
 serve --store memory --hold-ms 400 --watch-ms 400 --lease-ms 6000 --suspect-ms 500 --arrive-ms 600 --keep-ended-ms 3000
 expect '"members":1' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"minSize\":2,\"maxSize\":2}"
 expect '"holdMs":400,"leaseMs":6000' Join "{\"job\":\"j\",\"member\":\"$(member 2)\",\"host\":\"h\"}"
-curl -sS -m 0.1 -H 'Content-Type: application/json' -d "{\"job\":\"j\",\"member\":\"$(member 2)\",\"generation\":\"$(whole j 1)\"}" \
+curl -sS -m 0.1 -H 'Content-Type: application/json' -d "{\"job\":\"j\",\"member\":\"$(member 2)\",\"generation\":\"$(generation)\"}" \
     "http://127.0.0.1:$port/muster.v1.Rendezvous/Watch" 2>/dev/null && fail "the Watch was not held"
 until_job 'connection closed and no sign of life for 500 ms'
 until_job 'stuck: alive but did not join again within 600 ms'

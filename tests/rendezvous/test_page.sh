@@ -27,7 +27,7 @@ host_of() { case $1 in 1 | 2) echo node-a ;; 3 | 4 | 5) echo node-b ;; *) echo n
 join() { # member generation
     for _ in $(seq 400); do
         case "$(ask Join "{\"job\":\"train\",\"member\":\"$(member "$1")\",\"host\":\"$(host_of "$1")\",\"rack\":\"r1\",
-            \"pid\":410$1,\"addresses\":[\"tcp://a\"],\"generation\":$2,\"order\":$1,\"minSize\":2,\"maxSize\":9,
+            \"pid\":410$1,\"addresses\":[\"tcp://a\"],\"generation\":\"$2\",\"order\":$1,\"minSize\":2,\"maxSize\":9,
             \"targetSize\":6}")" in *'"waiting"'*) ;; *) return ;; esac
     done
     fail "no generation for member $1"
@@ -38,12 +38,12 @@ form() { # generation member...
     for i in $joins; do wait "$i" || fail "a Join got no answer"; done
 }
 form 0 1 2 3 4 5 6
-expect '{}' Leave "{\"job\":\"train\",\"member\":\"$(member 3)\",\"generation\":1,\"reason\":\"LEAVE_REASON_PLANNED\",\"why\":\"SIGTERM: the node is drained\"}"
-form 1 1 2 4 5 6
-expect '{}' Leave "{\"job\":\"train\",\"member\":\"$(member 6)\",\"generation\":2,\"reason\":\"LEAVE_REASON_FAILED\",\"why\":\"<b>disk</b> & \\\"more\\\" <img src=x onerror=document.title=1>\"}"
-form 2 1 2 4 5
+expect '{}' Leave "{\"job\":\"train\",\"member\":\"$(member 3)\",\"generation\":\"$(generation train)\",\"reason\":\"LEAVE_REASON_PLANNED\",\"why\":\"SIGTERM: the node is drained\"}"
+form "$(generation train)" 1 2 4 5 6
+expect '{}' Leave "{\"job\":\"train\",\"member\":\"$(member 6)\",\"generation\":\"$(generation train)\",\"reason\":\"LEAVE_REASON_FAILED\",\"why\":\"<b>disk</b> & \\\"more\\\" <img src=x onerror=document.title=1>\"}"
+form "$(generation train)" 1 2 4 5
 ask Join "{\"job\":\"train\",\"member\":\"$(member 7)\",\"host\":\"node-d\",\"pid\":77,\"addresses\":[\"tcp://a\"],\"minSize\":2,\"maxSize\":9,\"targetSize\":6}" >/dev/null
-expect revoked Watch "{\"job\":\"train\",\"member\":\"$(member 2)\",\"generation\":3,\"progress\":12345}"
+expect revoked Watch "{\"job\":\"train\",\"member\":\"$(member 2)\",\"generation\":\"$(generation train)\",\"progress\":12345}"
 
 # browse FRAGMENT OPTION...: runs the browser until the page has asked the server a few times.
 browse() {

@@ -38,9 +38,20 @@ bool test_service_built(void)
     return false;
 }
 
-/* The first server of the test needs not wait for the next second: none was there before it. */
-static void spawn(struct test_service *service, const char *listen, bool first,
-                  const char *const *extra)
+/* With another store each start may be one with a new store. */
+static bool has_own_store(const char *const *extra)
+{
+    for (size_t i = 0; extra != NULL && extra[i] != NULL; i++) {
+        if (strncmp(extra[i], "--store", strlen("--store")) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A server with the test's own store need not wait for the next second: the servers that follow it
+ * find that store, and the epoch in it. */
+static void spawn(struct test_service *service, const char *listen, const char *const *extra)
 {
     char program[512];
     char port_file[128];
@@ -52,7 +63,7 @@ static void spawn(struct test_service *service, const char *listen, bool first,
     find_program(program, sizeof program);
     (void)snprintf(port_file, sizeof port_file, "%s/port", service->folder);
     (void)snprintf(store, sizeof store, "%s/jobs.db", service->folder);
-    if (first) {
+    if (has_own_store(extra)) {
         arguments[count++] = "--only-server";
     }
     for (size_t i = 0; extra != NULL && extra[i] != NULL && count + 1 < ARGUMENTS_MAX; i++) {
@@ -111,7 +122,7 @@ bool test_service_start(struct test_service *service, const char *const *extra)
         perror(service->folder);
         return false;
     }
-    spawn(service, "127.0.0.1:0", true, extra);
+    spawn(service, "127.0.0.1:0", extra);
     return wait_until_it_serves(service);
 }
 
@@ -126,7 +137,7 @@ bool test_service_restart(struct test_service *service, const char *const *extra
 {
     char listen[64];
     (void)snprintf(listen, sizeof listen, "127.0.0.1:%u", service->port);
-    spawn(service, listen, false, extra);
+    spawn(service, listen, extra);
     return wait_until_it_serves(service);
 }
 
