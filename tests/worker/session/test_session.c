@@ -156,6 +156,8 @@ static void check_broadcast(struct crew_member *member, muster_scope scope)
 
 static void do_everything(struct crew_member *member)
 {
+    uint64_t generation = muster_generation(member->session);
+    MEMBER_CHECK(member, (uint32_t)generation == 1); /* it counts from 1 */
     check_ranks(member);
     for (int scope = MUSTER_GLOBAL; scope <= MUSTER_CROSS; scope++) {
         check_allreduce(member, (muster_scope)scope);
@@ -163,7 +165,7 @@ static void do_everything(struct crew_member *member)
         check_broadcast(member, (muster_scope)scope);
         check_options_and_buffers(member, (muster_scope)scope);
     }
-    MEMBER_CHECK(member, (uint32_t)muster_generation(member->session) == 1);
+    MEMBER_CHECK(member, muster_generation(member->session) == generation);
 }
 
 static void all_collectives_work_in_all_scopes(void **state)
