@@ -84,6 +84,35 @@ static muster_status check_integrity(struct sqlite_store *store)
     return MUSTER_OK;
 }
 
+static int compare_schema(void *user, int count, char **texts, char **names)
+{
+    (void)names;
+    *(bool *)user = count == 1 && texts[0] != NULL && strcmp(texts[0], schema) == 0;
+    return 0;
+}
+
+/* The text by which the tables were made says how their rows are read, and nothing in the file
+ * notices when it changes: a key of another type, for example, makes every look-up miss. */
+static muster_status check_schema(struct sqlite_store *store)
+{
+    bool is_equal = false;
+    int result =
+        sqlite3_exec(store->database,
+                     "SELECT group_concat(sql || ';', '') FROM"
+                     " (SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid)",
+                     compare_schema, &is_equal, NULL);
+    if (result != SQLITE_OK) {
+        return muster_sqlite_error(store, MUSTER_INVALID);
+    }
+    if (!is_equal) {
+        return muster_error_set(MUSTER_INVALID,
+                                "store %s: the file is damaged: its tables are not defined as"
+                                " version %d of the store defines them",
+                                store->path, SCHEMA_VERSION);
+    }
+    return MUSTER_OK;
+}
+
 static int read_number(void *user, int count, char **texts, char **names)
 {
     (void)names;
@@ -129,6 +158,7 @@ static muster_status lock_and_check(struct sqlite_store *store)
                                 store->path, version, SCHEMA_VERSION);
     }
     TRY(check_integrity(store));
+    TRY(check_schema(store));
     TRY(execute(store, "COMMIT", NULL));
     TRY(execute(store, "PRAGMA journal_mode = WAL", NULL));
     return execute(store, "PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 4194304", NULL);

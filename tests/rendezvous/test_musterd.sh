@@ -108,6 +108,26 @@ for i in $watches; do wait "$i" || fail "a held Watch got no answer"; done
 grep -q '"code":"unavailable"' "$folder/watch1" || fail "$(cat "$folder/watch1")"
 listen=127.0.0.1:0
 
+echo "- a memory store that is lost makes no number fall back: a new one is served when its second is over"
+last=0
+for i in 1 2 3; do
+    launch --listen "$listen" --port-file "$folder/port" --store memory --settle-ms 0
+    now=$(($(date +%s) - $(date -d 2026-01-01T00:00:00Z +%s)))
+    listen=127.0.0.1:$port
+    expect '"formed"' Join "{\"job\":\"j\",\"member\":\"$(member $i)\",\"host\":\"h\",\"addresses\":[\"tcp://a\"]}"
+    number=$(generation)
+    [ $((number & 0xffffffff)) = 1 ] || fail "the first generation is $number, which is not shown as 1"
+    [ "$number" -gt "$last" ] || fail "generation $number of a new store is not after $last"
+    [ $((number >> 32)) -lt $now ] || fail "epoch $((number >> 32)) is not over at second $now"
+    expect 'is more than a day after' Join "{\"job\":\"j\",\"member\":\"$(member 9)\",\"host\":\"h\",\"addresses\":[\"tcp://a\"],
+        \"generation\":\"$((((number >> 32) + 86401) << 32))\"}"
+    last=$number
+    crash
+done
+listen=127.0.0.1:0
+MUSTERD_ONLY_SERVER=1 launch --listen "$listen" --port-file "$folder/port" --store memory
+stop 0
+
 echo "- IPv6, if there is one"
 if [ -e /proc/net/if_inet6 ] && grep -q '^00000000000000000000000000000001 ' /proc/net/if_inet6; then
     listen='[::1]:0' serve --store memory
@@ -137,6 +157,7 @@ max-jobs 1024
 max-jobs-per-address 256
 max-connections 16384
 END
+grep -q -- '--only-server' "$folder/help" || fail "$(cat "$folder/help")"
 grep -q -- --port-file=FILE "$folder/help" || fail "$(cat "$folder/help")"
 
 echo "- every option has its variable"

@@ -271,6 +271,24 @@ static void a_changed_file_is_refused_or_the_job_is_named(void **state)
     free(whole.at);
 }
 
+/* With INTEGER_PRIMARY KEY, jobs have no id, and no look-up of an event finds one. */
+static void a_changed_definition_of_a_table_is_refused(void **state)
+{
+    (void)state;
+    static const char key[] = "CREATE TABLE jobs (id INTEGER";
+    struct seen seen;
+    muster_store_close(write_store());
+    struct bytes bytes = read_bytes(path);
+    char *found = memmem(bytes.at, bytes.size, key, strlen(key));
+    assert_non_null(found);
+    found[strlen(key)] = '_';
+    remove_files();
+    write_bytes(path, bytes);
+    free(bytes.at);
+    assert_false(read_store(&seen));
+    assert_non_null(strstr(muster_last_error(), "not defined as"));
+}
+
 /* The log of a server that was killed. It ends where it is damaged, as it does where the power
  * failed: what is read is a beginning of what was written, and in no row a mixture. */
 static void a_changed_log_ends_there(void **state)
@@ -309,6 +327,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_changed_file_is_refused_or_the_job_is_named),
+        TEST(a_changed_definition_of_a_table_is_refused),
         TEST(a_changed_log_ends_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
