@@ -453,18 +453,6 @@ static void log_library(void *user, const char *format, va_list arguments)
 
 /* Life ---------------------------------------------------------------------------------------- */
 
-static void connection_closed(void *user, const struct muster_held_id *id)
-{
-    const struct muster_http *http = user;
-    if (muster_forwards_holds(id)) {
-        muster_forwards_disconnected(http->forwards, id);
-    } else if (muster_horovod_holds(id)) {
-        muster_horovod_disconnected(http->horovod, id);
-    } else {
-        muster_rpc_disconnected(http->service, id);
-    }
-}
-
 static unsigned connection_limit(void)
 {
     struct rlimit limit;
@@ -535,11 +523,10 @@ muster_status muster_http_start(const struct muster_http_config *config,
     http->transfer_timeout_ms = config->transfer_timeout_ms;
     muster_mutex_init(&http->mutex);
     muster_condition_init(&http->idle);
-    muster_status status =
-        muster_connections_create(config->transfer_timeout_ms, admission_limits(config),
-                                  connection_closed, http, &http->connections);
+    muster_status status = muster_queues_create(&http->queues);
     if (status == MUSTER_OK) {
-        status = muster_queues_create(&http->queues);
+        status = muster_connections_create(config->transfer_timeout_ms, admission_limits(config),
+                                           muster_http_connection_closed, http, &http->connections);
     }
     if (status == MUSTER_OK && config->forward != NULL) {
         status = muster_forwards_create(config->forward, &http->forwards);
@@ -591,9 +578,9 @@ void muster_http_stop(struct muster_http *http)
     if (http->queues != NULL && http->daemon == NULL) {
         muster_queues_stop(http->queues);
     }
+    muster_connections_destroy(http->connections); /* its thread adds to the queues */
     muster_queues_destroy(http->queues);
     muster_forwards_destroy(http->forwards);
-    muster_connections_destroy(http->connections);
     (void)pthread_cond_destroy(&http->idle);
     (void)pthread_mutex_destroy(&http->mutex);
     free(http);

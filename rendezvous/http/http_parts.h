@@ -109,6 +109,9 @@ const char *muster_http_content_type(const struct muster_http_request *request, 
 /* http_stream.c: sends the responses of a stream, and calls the method again after each. */
 enum MHD_Result muster_http_send_stream(struct muster_http_request *request);
 
+/* http_closed.c, a muster_connection_closed_function: the queue of the job does what follows. */
+void muster_http_connection_closed(void *user, const struct muster_held_id *id);
+
 /* Puts the request into the queue of its job, which calls the method. */
 void muster_http_enqueue(struct muster_http_request *request);
 

@@ -47,10 +47,8 @@ static const char *find_job(const char *json, size_t size_bytes, size_t *ret_siz
     return name;
 }
 
-static unsigned queue_of(const char *json, size_t size_bytes)
+static unsigned queue_of(const char *name, size_t length)
 {
-    size_t length;
-    const char *name = find_job(json, size_bytes, &length);
     uint32_t hash = 2166136261U; /* FNV-1a */
     for (size_t i = 0; i < length; i++) {
         hash = (hash ^ (unsigned char)name[i]) * 16777619U;
@@ -96,7 +94,16 @@ static void add(struct muster_queues *queues, struct muster_queued *queued)
 void muster_queues_add(struct muster_queues *queues, const char *json, size_t size_bytes,
                        struct muster_queued *queued)
 {
-    queued->queue = queue_of(json, size_bytes);
+    size_t length;
+    const char *name = find_job(json, size_bytes, &length);
+    queued->queue = queue_of(name, length);
+    add(queues, queued);
+}
+
+void muster_queues_add_for(struct muster_queues *queues, const char *job,
+                           struct muster_queued *queued)
+{
+    queued->queue = queue_of(job, strlen(job));
     add(queues, queued);
 }
 

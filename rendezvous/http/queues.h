@@ -31,6 +31,9 @@ void muster_queues_destroy(struct muster_queues *queues);
  * thread. */
 void muster_queues_add(struct muster_queues *queues, const char *json, size_t size_bytes,
                        struct muster_queued *queued);
+/* Adds to the queue of the job of this name. */
+void muster_queues_add_for(struct muster_queues *queues, const char *job,
+                           struct muster_queued *queued);
 /* Adds to the queue to which `other` was added, when it has run or not. */
 void muster_queues_add_beside(struct muster_queues *queues, const struct muster_queued *other,
                               struct muster_queued *queued);

@@ -1,4 +1,5 @@
 /* The service over HTTP: jobs, held requests, slow clients and closed connections. */
+#include "rendezvous/service/transactions.h"
 #include "tests/rendezvous/http/served.h"
 
 enum { STOPS = 100, AT_ONCE = 8 };
@@ -120,6 +121,22 @@ static void a_closed_connection_is_seen_while_its_request_is_held(void **state)
     close_all(fixture, 2);
 }
 
+/* The job is locked, as while a long change of it is made. Nobody who reads sockets waits for it.
+ */
+static void closed_connections_of_a_locked_job_hold_up_no_other(void **state)
+{
+    enum { MEMBERS = 32, REQUESTS = 64 };
+    struct fixture *fixture = *state;
+    struct muster_transaction transaction;
+    form(fixture, MEMBERS);
+    assert_true(muster_transaction_begin_internal(fixture->service, "j", &transaction));
+    close_all(fixture, MEMBERS);
+    for (unsigned i = 0; i < REQUESTS; i++) {
+        expect(post(fixture, "GetJob", "{'job':'other'}"), 404, "not_found");
+    }
+    muster_transaction_end(&transaction);
+}
+
 static void a_wrong_token_is_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -239,6 +256,7 @@ int main(void)
         TEST(a_job_of_four_lives_from_join_to_end),
         TEST(a_crowd_of_held_requests_is_answered_at_once),
         TEST(a_closed_connection_is_seen_while_its_request_is_held),
+        TEST(closed_connections_of_a_locked_job_hold_up_no_other),
         TEST(a_wrong_token_is_refused),
         TEST(garbage_does_no_harm_while_the_server_stops),
         IMPATIENT(slow_clients_are_cut_off),
