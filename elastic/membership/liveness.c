@@ -54,9 +54,15 @@ void muster_liveness_restart(struct muster_signs *signs, int64_t now_ms)
     }
 }
 
-bool muster_liveness_check_was_late(int64_t due_ms, int64_t now_ms, uint32_t lease_ms)
+uint32_t muster_liveness_shortest_ms(const struct muster_job_settings *settings)
 {
-    return now_ms > muster_liveness_after(due_ms, lease_ms / 2);
+    return settings->suspect_ms < settings->lease_ms ? settings->suspect_ms : settings->lease_ms;
+}
+
+bool muster_liveness_check_was_late(int64_t due_ms, int64_t now_ms,
+                                    const struct muster_job_settings *settings)
+{
+    return now_ms > muster_liveness_after(due_ms, muster_liveness_shortest_ms(settings) / 2);
 }
 
 bool muster_liveness_suspected(const struct muster_signs *signs)

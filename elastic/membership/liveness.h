@@ -50,10 +50,14 @@ void muster_liveness_end_hold(struct muster_signs *signs, int64_t now_ms);
 /* A fresh lease, and the whole time to arrive again for an awaited member. */
 void muster_liveness_restart(struct muster_signs *signs, int64_t now_ms);
 
-/* True if a check that was due at due_ms comes only at now_ms, more than half a lease late: the
- * checker itself was stopped, signs of life may be waiting unread, and a RESTART should come before
- * any verdict. */
-bool muster_liveness_check_was_late(int64_t due_ms, int64_t now_ms, uint32_t lease_ms);
+/* The shortest silence after which a member may be dead: the lease, or the time of a suspicion. */
+uint32_t muster_liveness_shortest_ms(const struct muster_job_settings *settings);
+
+/* True if a check that was due at due_ms comes only at now_ms, more than half of the shortest
+ * silence late: the checker itself was stopped, signs of life may be waiting unread, and a RESTART
+ * should come before any verdict. */
+bool muster_liveness_check_was_late(int64_t due_ms, int64_t now_ms,
+                                    const struct muster_job_settings *settings);
 
 bool muster_liveness_suspected(const struct muster_signs *signs);
 

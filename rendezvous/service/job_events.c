@@ -5,6 +5,7 @@
 #include "rendezvous/service/journal.h"
 #include "worker/base/clock.h"
 #include "worker/base/epoch.h"
+#include "worker/base/keepalive.h"
 #include "worker/base/log.h"
 
 #include <assert.h>
@@ -173,10 +174,10 @@ static muster_status accept_one(struct muster_transaction *transaction,
 void muster_job_detect_pause(struct muster_job *job)
 {
     int64_t now_ns = muster_clock_ns();
-    uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
+    struct muster_job_settings settings = muster_membership_settings(job->membership);
     if (muster_membership_phase(job->membership) != MUSTER_JOB_ENDED &&
         muster_liveness_check_was_late(job->due_ns / MUSTER_NS_PER_MS, now_ns / MUSTER_NS_PER_MS,
-                                       lease_ms)) {
+                                       &settings)) {
         muster_log(MUSTER_LOG_WARN,
                    "job=%s runs %" PRId64 " ms late: every member gets a fresh lease", job->name,
                    (now_ns - job->due_ns) / MUSTER_NS_PER_MS);
@@ -214,8 +215,7 @@ static void schedule_next_check(struct muster_transaction *transaction)
     struct muster_job *job = transaction->job;
     int64_t due_ns = membership_due_ns(job);
     if (due_ns != MUSTER_NEVER) {
-        uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
-        int64_t soon_ns = muster_clock_after_ms(lease_ms / MUSTER_CHECKS_PER_LEASE);
+        int64_t soon_ns = muster_clock_after_ms(muster_job_check_ms(job));
         muster_job_schedule(transaction->service, job, due_ns < soon_ns ? due_ns : soon_ns);
     }
 }
@@ -253,6 +253,19 @@ muster_status muster_job_accept(struct muster_transaction *transaction, struct m
 
 /* A server that starts ------------------------------------------------------------------------ */
 
+/* Members may not have heard of this server yet: until they must have, each counts as one of which
+ * a request is held. */
+static void begin_grace(struct muster_transaction *transaction, uint32_t grace_ms)
+{
+    struct muster_job *job = transaction->job;
+    struct muster_member_view view;
+    for (uint32_t i = 0; muster_membership_member(job->membership, i, &view); i++) {
+        muster_membership_begin_hold(job->membership, view.info->id);
+    }
+    job->unheard_until_ns = muster_clock_after_ms(grace_ms);
+    muster_job_schedule(transaction->service, job, job->unheard_until_ns);
+}
+
 void muster_job_resume(struct muster_transaction *transaction)
 {
     struct muster_job *job = transaction->job;
@@ -265,28 +278,22 @@ void muster_job_resume(struct muster_transaction *transaction)
     job->restart_pending = true;
     muster_job_accept_due(transaction);
     drop_old_values(transaction);
-    struct muster_member_view view;
-    for (uint32_t i = 0; muster_membership_member(job->membership, i, &view); i++) {
-        muster_membership_begin_hold(job->membership, view.info->id);
-    }
     uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
-    job->elsewhere_until_ns =
-        muster_clock_after_ms(transaction->service->config.watch_ms + lease_ms);
-    muster_job_schedule(transaction->service, job, job->elsewhere_until_ns);
+    begin_grace(transaction, transaction->service->config.watch_ms + lease_ms);
 }
 
-void muster_job_end_elsewhere(struct muster_transaction *transaction, int64_t now_ns)
+void muster_job_end_grace(struct muster_transaction *transaction, int64_t now_ns)
 {
     struct muster_job *job = transaction->job;
     struct muster_member_view view;
-    if (job->elsewhere_until_ns == 0) {
+    if (job->unheard_until_ns == 0) {
         return;
     }
-    if (now_ns < job->elsewhere_until_ns) {
-        muster_job_schedule(transaction->service, job, job->elsewhere_until_ns);
+    if (now_ns < job->unheard_until_ns) {
+        muster_job_schedule(transaction->service, job, job->unheard_until_ns);
         return;
     }
-    job->elsewhere_until_ns = 0;
+    job->unheard_until_ns = 0;
     for (uint32_t i = 0; muster_membership_member(job->membership, i, &view); i++) {
         if (muster_held_requests_find_member(&job->held_requests, view.info->id) == NULL) {
             muster_membership_end_hold(job->membership, view.info->id, muster_job_now_ms(job));
@@ -315,6 +322,7 @@ static void restart_job(struct muster_transaction *transaction, void *user)
         (void)snprintf(result->error, sizeof result->error, "%s", muster_last_error());
     }
     drop_old_values(transaction);
+    begin_grace(transaction, MUSTER_KEEPALIVE_ENDS_S * 1000);
 }
 
 muster_status muster_jobs_restart(struct muster_service *service)

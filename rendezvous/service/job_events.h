@@ -28,9 +28,11 @@ void muster_job_heartbeat(struct muster_job *job, const char *member, uint64_t p
  * must have ended, every member counts as held here. */
 void muster_job_resume(struct muster_transaction *transaction);
 /* When that time is over: the leases of members of which no request is held begin. */
-void muster_job_end_elsewhere(struct muster_transaction *transaction, int64_t now_ns);
+void muster_job_end_grace(struct muster_transaction *transaction, int64_t now_ns);
 
-/* The server has loaded its jobs: gives every member a fresh lease. */
+/* The server has loaded its jobs: gives every member a fresh lease, which begins when the kernel of
+ * a member must have noticed that its connection is dead: after a power loss of the server nothing
+ * resets it. */
 MUSTER_CHECKED muster_status muster_jobs_restart(struct muster_service *service);
 
 #endif

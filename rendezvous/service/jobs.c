@@ -1,6 +1,7 @@
 /* Jobs: creation, reference counts, their clock, and the table that finds them by name. */
 #include "rendezvous/service/jobs.h"
 
+#include "elastic/membership/liveness.h"
 #include "rendezvous/service/journal.h"
 #include "rendezvous/service/quotas.h"
 #include "worker/base/clock.h"
@@ -10,6 +11,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { CHECKS_PER_SILENCE = 4 }; /* within the shortest after which a member may be dead */
 
 muster_status muster_job_create(const char *name, struct muster_job **ret_job)
 {
@@ -48,6 +51,12 @@ void muster_job_destroy(struct muster_job *job)
 int64_t muster_job_now_ms(const struct muster_job *job)
 {
     return muster_clock_ms() - job->origin_ms;
+}
+
+uint32_t muster_job_check_ms(const struct muster_job *job)
+{
+    struct muster_job_settings settings = muster_membership_settings(job->membership);
+    return muster_liveness_shortest_ms(&settings) / CHECKS_PER_SILENCE;
 }
 
 void muster_job_schedule(struct muster_service *service, struct muster_job *job, int64_t at_ns)

@@ -19,11 +19,6 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-enum {
-    MUSTER_CHECKS_PER_LEASE =
-        4, /* while a lease runs, so that a pause of half a lease is noticed */
-};
-
 enum { MUSTER_CLAIM_LOCKS = 16 };
 
 /* ownership.h */
@@ -49,10 +44,10 @@ struct muster_job {
     int64_t value_bytes;   /* that its values count for, see quotas.h */
     char token[MUSTER_TOKEN_MAX_BYTES + 1];
     char link_token[MUSTER_LINK_TOKEN_SIZE];
-    int64_t origin_ms;          /* the job's clock is the machine's minus this */
-    int64_t elsewhere_until_ns; /* until then its last owner may hold requests; 0: it does not */
-    bool restart_pending;       /* the server was stopped: fresh leases come before any verdict */
-    int64_t ended_ns;           /* when the server saw that the job had ended; 0: it has not */
+    int64_t origin_ms;        /* the job's clock is the machine's minus this */
+    int64_t unheard_until_ns; /* until then members may not know of this server; 0: they do */
+    bool restart_pending;     /* the server was stopped: fresh leases come before any verdict */
+    int64_t ended_ns;         /* when the server saw that the job had ended; 0: it has not */
     int64_t crowd_ns;     /* when requests of many members ended, or may have, at the same time */
     int64_t asked_ns;     /* when members were asked last whether they live; 0: never */
     int64_t ask_pause_ns; /* the shortest time until they are asked again */
@@ -101,6 +96,9 @@ bool muster_token_matches(const char wanted[MUSTER_TOKEN_MAX_BYTES + 1], const c
 
 /* The time of the job's clock. */
 int64_t muster_job_now_ms(const struct muster_job *job);
+/* While a lease runs the job is run so often that a pause of the server is noticed before it is
+ * taken for a member's. */
+uint32_t muster_job_check_ms(const struct muster_job *job);
 /* The clock thread runs the job at at_ns at the latest. */
 void muster_job_schedule(struct muster_service *service, struct muster_job *job, int64_t at_ns);
 

@@ -79,7 +79,7 @@ static void run_job(struct muster_transaction *transaction, void *user)
     if (job->gives_way && job->ended_ns == 0) {
         give_way(transaction);
     }
-    muster_job_end_elsewhere(transaction, now_ns);
+    muster_job_end_grace(transaction, now_ns);
     if (job->ended_ns == 0) {
         muster_job_accept_due(transaction);
     }

@@ -167,10 +167,8 @@ bool muster_transaction_hold(struct muster_transaction *transaction, struct must
 static void begin_lease(struct muster_transaction *transaction, const char *member)
 {
     struct muster_job *job = transaction->job;
-    uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
     muster_membership_end_hold(job->membership, member, muster_job_now_ms(job));
-    muster_job_schedule(transaction->service, job,
-                        muster_clock_after_ms(lease_ms / MUSTER_CHECKS_PER_LEASE));
+    muster_job_schedule(transaction->service, job, muster_clock_after_ms(muster_job_check_ms(job)));
 }
 
 void muster_transaction_respond(struct muster_transaction *transaction,

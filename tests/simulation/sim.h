@@ -241,6 +241,7 @@ struct sim_plan {
     uint32_t stops, server_kills, power_losses, pauses, behind, proxy_restarts, full_disks;
     uint32_t links;
     bool nobody_dies; /* a death is a failure */
+    bool mixed;       /* a fault may come while another lasts, and soon after it */
 };
 
 struct sim {

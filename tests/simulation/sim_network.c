@@ -1,15 +1,17 @@
 /*
  * Connections between workers and the server. On one connection messages arrive in the order in
  * which they were sent; on different ones in any order. A message that is lost takes its connection
- * with it, as with TCP: neither end is told, and the server's keepalive finds out later. A request
+ * with it, as with TCP: neither end is told, and keepalive finds out at both, later. A request
  * may arrive a second time, much later, as from a proxy that sends it again.
  */
 #include "tests/simulation/sim.h"
 
+#include "worker/base/keepalive.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
-enum { KEEPALIVE_MS = 16000, TWIN_CLOSES_MS = 3000 };
+enum { KEEPALIVE_MS = 1000 * MUSTER_KEEPALIVE_ENDS_S, TWIN_CLOSES_MS = 3000 };
 
 struct sim_connection *sim_connection(struct sim *sim, uint64_t number)
 {
@@ -53,6 +55,7 @@ static void lose(struct sim *sim, uint64_t number)
     if (!connection->lost) {
         connection->lost = true;
         end_there(sim, number, sim->now_ns + (int64_t)KEEPALIVE_MS * SIM_MS);
+        end_here(sim, number, sim->now_ns + (int64_t)KEEPALIVE_MS * SIM_MS);
     }
 }
 

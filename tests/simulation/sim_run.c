@@ -111,7 +111,7 @@ static void fall_behind(struct sim *sim, int64_t by_ns, int64_t for_ns)
 {
     sim_trace(sim, "the server reads %lld ms late", (long long)by_ns / SIM_MS);
     sim->server.behind_ns = by_ns;
-    sim->server.sees_ends_at_once = sim_chance(500);
+    sim->server.sees_ends_at_once = !sim->plan.mixed && sim_chance(500);
     sim_push(sim, sim->now_ns + for_ns, (struct sim_event){.run = end_behind});
 }
 
@@ -185,7 +185,7 @@ static void make_fault(struct sim *sim, struct sim_event *event)
                          plan->starts + plan->resizes;
     int64_t of_server = plan->stops + plan->server_kills + plan->power_losses + plan->pauses +
                         plan->behind + plan->proxy_restarts + plan->full_disks;
-    bool one_at_a_time = plan->nobody_dies;
+    bool one_at_a_time = plan->nobody_dies && !plan->mixed;
     bool busy = sim->server.behind_ns > 0 || sim->server.paused_until_ns > sim->now_ns;
     if (of_workers + of_server > 0 && !(one_at_a_time && busy)) {
         int64_t draw = sim_between(0, of_workers + of_server - 1);
@@ -195,7 +195,8 @@ static void make_fault(struct sim *sim, struct sim_event *event)
             fault_server(sim, draw - of_workers);
         }
     }
-    sim_push(sim, sim->now_ns + sim_between(0, plan->fault_every_ns),
+    bool soon = plan->mixed && sim_chance(600);
+    sim_push(sim, sim->now_ns + sim_between(0, soon ? SECONDS(3) : plan->fault_every_ns),
              (struct sim_event){.run = make_fault});
 }
 

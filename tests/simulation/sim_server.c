@@ -5,6 +5,7 @@
 #include "rendezvous/service/driven.h"
 #include "rendezvous/service/jobs.h"
 #include "rendezvous/store/store.h"
+#include "worker/base/keepalive.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -81,17 +82,17 @@ bool sim_server_start(struct sim *sim)
     return true;
 }
 
-/* Clients see that their connections have ended, or, after a power loss, perhaps not. */
+/* Clients see that their connections have ended; after a power loss only by the keepalive of their
+ * own kernels. */
 static void reset_clients(struct sim *sim, bool told)
 {
     for (uint64_t i = 1; i <= sim->connection_count; i++) {
         struct sim_connection *connection = sim_connection(sim, i);
         if (connection->open_here && !connection->lost && connection->life == sim->server.life) {
             connection->lost = true;
-            if (told || sim_chance(500)) {
-                sim_push(sim, sim->now_ns + sim_between(0, 3 * SIM_MS),
-                         (struct sim_event){.run = sim_worker_reset, .a = i});
-            }
+            int64_t most_ms = told ? 3 : INT64_C(1000) * MUSTER_KEEPALIVE_ENDS_S;
+            sim_push(sim, sim->now_ns + sim_between(0, most_ms * SIM_MS),
+                     (struct sim_event){.run = sim_worker_reset, .a = i});
         }
     }
 }

@@ -5,6 +5,7 @@
  */
 #include "tests/simulation/sim.h"
 
+#include "worker/base/keepalive.h"
 #include "worker/base/random.h"
 #include "worker/session/service_policy.h"
 
@@ -288,9 +289,6 @@ static void conclude_watch(struct sim *sim, struct sim_worker *worker, muster_st
         apply_error(sim, worker, code);
     }
     worker->unreachable = worker->unreachable || meaning == MUSTER_WATCH_UNREACHABLE;
-    if (meaning == MUSTER_WATCH_REVOKED && worker->stage == SIM_RUNNING) {
-        revoke(sim, worker);
-    }
     if (meaning == MUSTER_WATCH_REFUSED && !nothing_to_watch(worker)) {
         pause_watch(sim, worker, REFUSED_PAUSE_MS);
         return;
@@ -531,7 +529,7 @@ void sim_worker_kill(struct sim *sim, unsigned index, bool with_host)
         struct sim_connection *connection = sim_connection(sim, call->connection);
         drop_call(call);
         if (connection != NULL && with_host) { /* the server's keepalive finds out */
-            sim_push(sim, sim->now_ns + 16000 * (int64_t)SIM_MS,
+            sim_push(sim, sim->now_ns + 1000 * MUSTER_KEEPALIVE_ENDS_S * (int64_t)SIM_MS,
                      (struct sim_event){.run = sim_server_closed, .a = call->connection});
             connection->lost = true;
         }

@@ -49,29 +49,54 @@ static void jobs_form_whatever_fails(void **state)
     }
 }
 
-/* The proxy before the server restarts, the server pauses for up to 3 s, it is 2 s behind with
- * reading; again and again, with Watches as long as they are. */
-static void a_server_that_is_slow_loses_nobody(void **state)
+/* Again and again, with Watches as long as they are. */
+static void run_calm(struct sim_plan faults)
 {
     struct sim_totals totals = {0};
-    (void)state;
     for (unsigned i = 0; i < calm_seeds; i++) {
-        const struct sim_plan plan = {.workers = 2 + i % 7,
-                                      .hosts = 2,
-                                      .min = 1,
-                                      .max = 2 + i % 7,
-                                      .target = 2 + i % 7,
-                                      .faults_ns = (int64_t)120000 * SIM_MS,
-                                      .fault_every_ns = (int64_t)40000 * SIM_MS,
-                                      .step_ns = (int64_t)1000 * SIM_MS,
-                                      .network = {.delay_ns = 2 * SIM_MS, .slow_ns = 20 * SIM_MS},
-                                      .pauses = 1,
-                                      .behind = 2,
-                                      .proxy_restarts = 1,
-                                      .nobody_dies = true};
+        struct sim_plan plan = faults;
+        plan.workers = plan.max = plan.target = 2 + i % 7;
+        plan.hosts = 2;
+        plan.min = 1;
+        plan.faults_ns = (int64_t)120000 * SIM_MS;
+        plan.step_ns = (int64_t)1000 * SIM_MS;
+        plan.network = (struct sim_network_faults){.delay_ns = 2 * SIM_MS, .slow_ns = 20 * SIM_MS};
+        plan.nobody_dies = true;
         sim_run(first_seed + i, &plan, traced, &totals);
     }
     print_totals(&totals);
+}
+
+/* The proxy before the server restarts, the server pauses for up to 3 s, it is 2 s behind with
+ * reading. */
+static void a_server_that_is_slow_loses_nobody(void **state)
+{
+    (void)state;
+    run_calm((struct sim_plan){
+        .fault_every_ns = (int64_t)40000 * SIM_MS, .pauses = 1, .behind = 2, .proxy_restarts = 1});
+}
+
+/* It is stopped, killed, or loses power, which no connection tells its clients. */
+static void a_server_that_restarts_loses_nobody(void **state)
+{
+    (void)state;
+    run_calm((struct sim_plan){.fault_every_ns = (int64_t)60000 * SIM_MS,
+                               .stops = 1,
+                               .server_kills = 1,
+                               .power_losses = 2});
+}
+
+/* All of that in any order, also one while another lasts; a member joins, and one leaves. */
+static void faults_of_the_server_that_meet_kill_nobody(void **state)
+{
+    (void)state;
+    run_calm((struct sim_plan){.fault_every_ns = (int64_t)40000 * SIM_MS,
+                               .pauses = 2,
+                               .proxy_restarts = 2,
+                               .stops = 1,
+                               .server_kills = 1,
+                               .power_losses = 1,
+                               .mixed = true});
 }
 
 static void a_crowd_forms(void **state)
@@ -93,6 +118,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_form_whatever_fails),
         cmocka_unit_test(a_server_that_is_slow_loses_nobody),
+        cmocka_unit_test(a_server_that_restarts_loses_nobody),
+        cmocka_unit_test(faults_of_the_server_that_meet_kill_nobody),
         cmocka_unit_test(a_crowd_forms),
     };
     const char *given = getenv("MUSTER_SEED");

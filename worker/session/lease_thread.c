@@ -136,12 +136,6 @@ static void apply_failure(struct muster_session *session, struct watch_state *wa
         watch->unreachable = true;
         return;
     }
-    if (meaning == MUSTER_WATCH_REVOKED) {
-        const struct muster_watch_response over = {.revoked = true,
-                                                   .reason = "the service refused the Watch of it"};
-        apply_answer(session, watch, generation, &over);
-        return;
-    }
     AUTO_LOCK(&session->mutex);
     if (!nothing_to_watch_locked(session) && !session->closing) {
         if (!watch->refused) {

@@ -59,7 +59,6 @@ enum muster_policy_watch muster_policy_watch(muster_status status, enum muster_r
 {
     return code == MUSTER_RPC_CANCELED ? MUSTER_WATCH_REPLACED
            : status == MUSTER_RETRY    ? MUSTER_WATCH_UNREACHABLE
-           : status == MUSTER_REJOIN   ? MUSTER_WATCH_REVOKED
                                        : MUSTER_WATCH_REFUSED;
 }
 

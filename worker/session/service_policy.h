@@ -47,7 +47,6 @@ enum muster_policy_place muster_policy_join_place(enum muster_rpc_code code, boo
 enum muster_policy_watch {
     MUSTER_WATCH_REPLACED, /* the Join of this member replaced it, or the session is closing */
     MUSTER_WATCH_UNREACHABLE,
-    MUSTER_WATCH_REVOKED,
     MUSTER_WATCH_REFUSED, /* after a pause it is tried again */
 };
 enum muster_policy_watch muster_policy_watch(muster_status status, enum muster_rpc_code code);

@@ -53,13 +53,19 @@ static void a_member_is_dead_when_its_lease_is_over(void **state)
     assert_true(dead_at(&signs, 5100, "lease lost: no sign of life for 5000 ms"));
 }
 
-static void a_check_that_is_half_a_lease_late_was_late(void **state)
+static void a_check_later_than_half_the_shortest_silence_was_late(void **state)
 {
     (void)state;
-    assert_false(muster_liveness_check_was_late(100, 50, 5000));
-    assert_false(muster_liveness_check_was_late(100, 2600, 5000));
-    assert_true(muster_liveness_check_was_late(100, 2601, 5000));
-    assert_false(muster_liveness_check_was_late(MUSTER_LIVENESS_NEVER, INT64_MAX, 5000));
+    struct muster_job_settings settings = {.lease_ms = 5000, .suspect_ms = 6000};
+    assert_int_equal(muster_liveness_shortest_ms(&settings), 5000);
+    assert_false(muster_liveness_check_was_late(100, 50, &settings));
+    assert_false(muster_liveness_check_was_late(100, 2600, &settings));
+    assert_true(muster_liveness_check_was_late(100, 2601, &settings));
+    assert_false(muster_liveness_check_was_late(MUSTER_LIVENESS_NEVER, INT64_MAX, &settings));
+    settings.suspect_ms = 2000;
+    assert_int_equal(muster_liveness_shortest_ms(&settings), 2000);
+    assert_false(muster_liveness_check_was_late(100, 1100, &settings));
+    assert_true(muster_liveness_check_was_late(100, 1101, &settings));
 }
 
 static void a_sign_of_life_renews_the_lease_and_never_shortens_it(void **state)
@@ -179,7 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_verdict_has_a_kind),
         cmocka_unit_test(a_member_is_dead_when_its_lease_is_over),
-        cmocka_unit_test(a_check_that_is_half_a_lease_late_was_late),
+        cmocka_unit_test(a_check_later_than_half_the_shortest_silence_was_late),
         cmocka_unit_test(a_sign_of_life_renews_the_lease_and_never_shortens_it),
         cmocka_unit_test(a_request_that_is_held_is_a_lasting_sign_of_life),
         cmocka_unit_test(a_held_request_and_its_end_clear_no_suspicion),
