@@ -115,12 +115,14 @@ struct muster_join_request {
     char job[MUSTER_JOB_NAME_SIZE];
     struct muster_member_info info;
     uint32_t min_size, max_size, target_size, wire_version;
-    bool neighbours; /* it can fetch peers: in a large job its neighbours are enough */
+    bool neighbours;           /* it can fetch peers: in a large job its neighbours are enough */
+    uint32_t neighbours_above; /* members of a job that is not large; 0: MUSTER_PEERS_INLINE_MAX */
 };
 
 struct muster_wire_peer {
     uint32_t rank;
     char member[MUSTER_UUID_SIZE];
+    char host[MUSTER_HOST_SIZE]; /* its name */
     uint32_t order;
     uint32_t address_count;
     char addresses[MUSTER_MEMBER_ADDRESSES_MAX][MUSTER_MEMBER_ADDRESS_SIZE];
@@ -132,8 +134,42 @@ struct muster_wire_host {
     uint32_t size;
 };
 
+/* So many hosts in a row have so many members each. */
+struct muster_wire_host_run {
+    uint32_t hosts, size;
+};
+
+/* So many racks in a row have so many hosts each. */
+struct muster_wire_rack_run {
+    uint32_t racks, hosts;
+};
+
+/* So many members in a row have the orders first, first + step, ... */
+struct muster_wire_order_run {
+    uint32_t first, count, step;
+};
+
+/* So many ranks in a row. */
+struct muster_wire_ranks {
+    uint32_t first, count;
+};
+
+/* What a response to Join says of a large job in place of hosts, peers and stale ranks. */
+struct muster_wire_shape {
+    uint32_t near_count, host_run_count, rack_run_count, order_run_count, stale_count;
+    uint32_t host_count;                /* in all; decoding counts them */
+    uint32_t hosts_digest;              /* of the names of hosts and racks, as all members see it */
+    char member[MUSTER_UUID_SIZE];      /* whom the response is for */
+    struct muster_wire_peer *near;      /* owned [near_count]: ranks at distance 2^k */
+    struct muster_wire_host_run *hosts; /* owned [host_run_count], in rank order */
+    struct muster_wire_rack_run *racks; /* owned [rack_run_count], in rank order */
+    struct muster_wire_order_run *orders; /* owned [order_run_count], by rank */
+    struct muster_wire_ranks *stale;      /* owned [stale_count], increasing */
+};
+
 struct muster_join_response {
     bool formed;
+    bool has_shape; /* formed, and `shape` in place of hosts, peers and stale */
     /* waiting */
     uint32_t members, min_size, target_size;
     uint32_t missing_count;
@@ -144,6 +180,7 @@ struct muster_join_response {
     uint32_t host_count;
     struct muster_wire_host *hosts; /* owned [host_count] */
     struct muster_wire_peer *peers; /* owned [size], by rank */
+    struct muster_wire_shape shape;
     uint64_t state_version;
     uint32_t state_source;
     uint32_t stale_count;

@@ -25,6 +25,7 @@ static const struct muster_field join_fields[] = {
     FIELD(muster_join_request, "maxSize", UINT32, max_size),
     FIELD(muster_join_request, "targetSize", UINT32, target_size),
     FIELD(muster_join_request, "neighbours", BOOL, neighbours),
+    FIELD(muster_join_request, "neighboursAbove", UINT32, neighbours_above),
     FIELD(muster_join_request, "wireVersion", UINT32, wire_version),
 };
 static const struct muster_service_message join_request =

@@ -15,6 +15,7 @@ static const struct muster_service_message wire_host = MESSAGE(muster_wire_host,
 static const struct muster_field peer_fields[] = {
     FIELD(muster_wire_peer, "rank", UINT32, rank),
     TEXT_FIELD(muster_wire_peer, "member", member, REQUIRED),
+    TEXT_FIELD(muster_wire_peer, "host", host, ANY),
     FIELD(muster_wire_peer, "order", UINT32, order),
     ADDRESSES_FIELD(muster_wire_peer, addresses, address_count),
 };
@@ -71,10 +72,76 @@ static const struct muster_field formed_fields[] = {
 static const struct muster_service_message join_formed =
     MESSAGE(muster_join_response, formed_fields);
 
+/* Of a large job. */
+static const struct muster_field host_run_fields[] = {
+    FIELD(muster_wire_host_run, "hosts", UINT32, hosts),
+    FIELD(muster_wire_host_run, "size", UINT32, size),
+};
+static const struct muster_service_message host_run =
+    MESSAGE(muster_wire_host_run, host_run_fields);
+
+static const struct muster_field rack_run_fields[] = {
+    FIELD(muster_wire_rack_run, "racks", UINT32, racks),
+    FIELD(muster_wire_rack_run, "hosts", UINT32, hosts),
+};
+static const struct muster_service_message rack_run =
+    MESSAGE(muster_wire_rack_run, rack_run_fields);
+
+static const struct muster_field order_run_fields[] = {
+    FIELD(muster_wire_order_run, "first", UINT32, first),
+    FIELD(muster_wire_order_run, "count", UINT32, count),
+    FIELD(muster_wire_order_run, "step", UINT32, step),
+};
+static const struct muster_service_message order_run =
+    MESSAGE(muster_wire_order_run, order_run_fields);
+
+static const struct muster_field ranks_fields[] = {
+    FIELD(muster_wire_ranks, "first", UINT32, first),
+    FIELD(muster_wire_ranks, "count", UINT32, count),
+};
+static const struct muster_service_message wire_ranks = MESSAGE(muster_wire_ranks, ranks_fields);
+
+static const struct muster_field short_state_fields[] = {
+    FIELD(muster_join_response, "version", UINT64, state_version),
+    FIELD(muster_join_response, "source", UINT32, state_source),
+    LIST_FIELD(muster_join_response, "staleRanges", shape.stale, shape.stale_count, wire_ranks),
+};
+static const struct muster_service_message short_state =
+    MESSAGE(muster_join_response, short_state_fields);
+
+static const struct muster_field short_fields[] = {
+    FIELD(muster_join_response, "generation", UINT64, generation),
+    TEXT_FIELD(muster_join_response, "member", shape.member, REQUIRED),
+    FIELD(muster_join_response, "rank", UINT32, rank),
+    FIELD(muster_join_response, "size", UINT32, size, .max = MUSTER_MEMBERS_MAX),
+    FIELD(muster_join_response, "localRank", UINT32, local_rank),
+    FIELD(muster_join_response, "localSize", UINT32, local_size),
+    FIELD(muster_join_response, "crossRank", UINT32, cross_rank),
+    FIELD(muster_join_response, "crossSize", UINT32, cross_size),
+    LIST_FIELD(muster_join_response, "near", shape.near, shape.near_count, wire_peer),
+    LIST_FIELD(muster_join_response, "shape", shape.hosts, shape.host_run_count, host_run),
+    LIST_FIELD(muster_join_response, "rackShape", shape.racks, shape.rack_run_count, rack_run),
+    LIST_FIELD(muster_join_response, "orders", shape.orders, shape.order_run_count, order_run),
+    FIELD(muster_join_response, "hostsDigest", UINT32, shape.hosts_digest),
+    FIELD(muster_join_response, "state", PART, state_version, .message = &short_state),
+    TEXT_FIELD(muster_join_response, "linkToken", link_token, ANY),
+    FIELD(muster_join_response, "holdMs", UINT32, hold_ms),
+    FIELD(muster_join_response, "leaseMs", UINT32, lease_ms),
+};
+static const struct muster_service_message join_short = MESSAGE(muster_join_response, short_fields);
+
+static const struct muster_service_message *table_of(const struct muster_join_response *value)
+{
+    if (!value->formed) {
+        return &join_waiting;
+    }
+    return value->has_shape ? &join_short : &join_formed;
+}
+
 json_t *muster_join_response_encode(const struct muster_join_response *value)
 {
     json_t *json = json_object();
-    json_t *inner = muster_message_encode(value->formed ? &join_formed : &join_waiting, value);
+    json_t *inner = muster_message_encode(table_of(value), value);
     if (json == NULL ||
         json_object_set_new(json, value->formed ? "formed" : "waiting", inner) != 0) {
         json_decref(json);
@@ -107,21 +174,26 @@ static muster_status check_rank(const char *name, uint32_t rank, uint32_t size)
     return MUSTER_OK;
 }
 
-/* The worker indexes its tables with these numbers, so numbers that contradict each other are
- * refused here. */
-static muster_status check_formed(const struct muster_join_response *value, size_t peer_count)
+static muster_status check_ranks(const struct muster_join_response *value)
 {
     if (value->generation == 0) {
         return muster_error_set(MUSTER_INVALID, "formed.generation: is 0");
     }
+    TRY(check_rank("rank", value->rank, value->size));
+    TRY(check_rank("localRank", value->local_rank, value->local_size));
+    TRY(check_rank("crossRank", value->cross_rank, value->cross_size));
+    return check_rank("state.source", value->state_source, value->size);
+}
+
+/* The worker indexes its tables with these numbers, so numbers that contradict each other are
+ * refused here. */
+static muster_status check_formed(const struct muster_join_response *value, size_t peer_count)
+{
     if (peer_count != value->size) {
         return muster_error_set(MUSTER_INVALID, "formed.peers: %zu items for size %u", peer_count,
                                 value->size);
     }
-    TRY(check_rank("rank", value->rank, value->size));
-    TRY(check_rank("localRank", value->local_rank, value->local_size));
-    TRY(check_rank("crossRank", value->cross_rank, value->cross_size));
-    TRY(check_rank("state.source", value->state_source, value->size));
+    TRY(check_ranks(value));
     TRY(check_hosts(value));
     for (uint32_t i = 0; i < value->stale_count; i++) {
         TRY(check_rank("state.stale", value->stale[i], value->size));
@@ -131,6 +203,88 @@ static muster_status check_formed(const struct muster_join_response *value, size
         }
     }
     return MUSTER_OK;
+}
+
+static muster_status check_sum(const char *name, uint64_t sum, uint64_t wanted)
+{
+    return sum == wanted
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_INVALID, "formed.%s: %llu in all, not %llu", name,
+                                  (unsigned long long)sum, (unsigned long long)wanted);
+}
+
+/* A product of two 32-bit numbers, of which at most MUSTER_MEMBERS_MAX are added, fits: the sum is
+ * compared after each. */
+static muster_status check_runs(const struct muster_join_response *value, uint64_t *ret_hosts)
+{
+    const struct muster_wire_shape *shape = &value->shape;
+    uint64_t members = 0;
+    uint64_t hosts = 0;
+    for (uint32_t i = 0; i < shape->host_run_count && members <= value->size; i++) {
+        if (shape->hosts[i].size == 0 || shape->hosts[i].hosts == 0) {
+            return muster_error_set(MUSTER_INVALID, "formed.shape[%u]: is 0", i);
+        }
+        members += (uint64_t)shape->hosts[i].hosts * shape->hosts[i].size;
+        hosts += shape->hosts[i].hosts;
+    }
+    TRY(check_sum("shape", members, value->size));
+    uint64_t racked = 0;
+    for (uint32_t i = 0; i < shape->rack_run_count && racked <= hosts; i++) {
+        if (shape->racks[i].racks == 0 || shape->racks[i].hosts == 0) {
+            return muster_error_set(MUSTER_INVALID, "formed.rackShape[%u]: is 0", i);
+        }
+        racked += (uint64_t)shape->racks[i].racks * shape->racks[i].hosts;
+    }
+    TRY(check_sum("rackShape", racked, hosts));
+    uint64_t ordered = 0;
+    for (uint32_t i = 0; i < shape->order_run_count && ordered <= value->size; i++) {
+        ordered += shape->orders[i].count;
+    }
+    *ret_hosts = hosts;
+    return check_sum("orders", ordered, value->size);
+}
+
+static muster_status check_short(const struct muster_join_response *value, uint32_t *ret_hosts)
+{
+    const struct muster_wire_shape *shape = &value->shape;
+    uint64_t hosts = 0;
+    uint64_t next = 0;
+    TRY(check_ranks(value));
+    TRY(check_runs(value, &hosts));
+    for (uint32_t i = 0; i < shape->near_count; i++) {
+        TRY(check_rank("near.rank", shape->near[i].rank, value->size));
+    }
+    for (uint32_t i = 0; i < shape->stale_count; i++) {
+        const struct muster_wire_ranks *range = &shape->stale[i];
+        if (range->count == 0 || range->first < next ||
+            (uint64_t)range->first + range->count > value->size) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "formed.state.staleRanges[%u]: ranks %u and %u more, of %u", i,
+                                    range->first, range->count, value->size);
+        }
+        next = (uint64_t)range->first + range->count;
+    }
+    *ret_hosts = (uint32_t)hosts;
+    return MUSTER_OK;
+}
+
+/* `near` is in the responses of large jobs only, which have a table of their own. */
+static muster_status decode_formed(const json_t *formed, struct muster_join_response *value)
+{
+    bool is_short = json_object_get(formed, "near") != NULL;
+    muster_status status =
+        muster_message_decode(is_short ? &join_short : &join_formed, formed, value);
+    if (status != MUSTER_OK) {
+        return muster_error_set(status, "formed.%s", muster_last_error());
+    }
+    value->formed = true;
+    value->has_shape = is_short;
+    status = is_short ? check_short(value, &value->shape.host_count)
+                      : check_formed(value, json_array_size(json_object_get(formed, "peers")));
+    if (status != MUSTER_OK) {
+        muster_join_response_finish(value);
+    }
+    return status;
 }
 
 /* Exactly one of the two forms, each with its own table of fields. */
@@ -150,16 +304,7 @@ muster_status muster_join_response_decode(const json_t *json,
         *ret_value = value;
         return MUSTER_OK;
     }
-    muster_status status = muster_message_decode(&join_formed, formed, &value);
-    if (status != MUSTER_OK) {
-        return muster_error_set(status, "formed.%s", muster_last_error());
-    }
-    value.formed = true;
-    status = check_formed(&value, json_array_size(json_object_get(formed, "peers")));
-    if (status != MUSTER_OK) {
-        muster_join_response_finish(&value);
-        return status;
-    }
+    TRY(decode_formed(formed, &value));
     *ret_value = value;
     return MUSTER_OK;
 }
@@ -167,6 +312,7 @@ muster_status muster_join_response_decode(const json_t *json,
 void muster_join_response_finish(struct muster_join_response *value)
 {
     muster_message_finish(&join_formed, value);
+    muster_message_finish(&join_short, value);
 }
 
 /* Watches, errors ----------------------------------------------------------------------------- */

@@ -130,8 +130,8 @@ bool muster_join_responses_write_peers(const struct muster_formed *formed, const
 }
 
 /* The object "formed" up to the part that all share: the member's own ranks, and its neighbours. */
-static bool write_own(const struct muster_formed *formed, const struct member_ranks *ranks,
-                      bool neighbours, FILE *file)
+static bool write_own(const struct muster_formed *formed, const char *member,
+                      const struct member_ranks *ranks, bool neighbours, FILE *file)
 {
     uint32_t near[NEIGHBOURS_MAX];
     char generation[24];
@@ -147,7 +147,7 @@ static bool write_own(const struct muster_formed *formed, const struct member_ra
                    fputc(',', file) != EOF;
     if (written && neighbours) {
         uint32_t count = find_neighbours(formed, ranks, near);
-        written = fputs("\"near\":", file) >= 0 &&
+        written = fprintf(file, "\"member\":\"%s\",\"near\":", member) > 0 &&
                   muster_join_responses_write_peers(formed, near, count, file) &&
                   fputc(',', file) != EOF;
     }
@@ -155,7 +155,8 @@ static bool write_own(const struct muster_formed *formed, const struct member_ra
 }
 
 struct muster_rpc_response muster_join_responses_formed(struct muster_transaction *transaction,
-                                                        uint32_t rank, bool neighbours)
+                                                        const char *member, uint32_t rank,
+                                                        uint32_t neighbours_above)
 {
     struct muster_rpc_response response = {.code = MUSTER_RPC_INTERNAL};
     struct member_ranks ranks;
@@ -163,9 +164,9 @@ struct muster_rpc_response muster_join_responses_formed(struct muster_transactio
     if (formed == NULL || !find_ranks(formed, rank, &ranks)) {
         return response;
     }
-    bool short_form = neighbours && formed->size > MUSTER_PEERS_INLINE_MAX;
+    bool short_form = formed->size > neighbours_above;
     FILE *file = open_memstream(&response.body, &response.size_bytes);
-    bool written = file != NULL && write_own(formed, &ranks, short_form, file);
+    bool written = file != NULL && write_own(formed, member, &ranks, short_form, file);
     written = file != NULL && fclose(file) == 0 && written;
     free(ranks.cross);
     if (!written) {

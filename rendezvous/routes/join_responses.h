@@ -7,10 +7,11 @@
 #include <stdio.h>
 
 struct muster_rpc_response muster_join_responses_waiting(const struct muster_job *job);
-/* For the member of this rank in the running generation. neighbours: the member can fetch peers, so
- * that in a job of more than MUSTER_PEERS_INLINE_MAX it gets its neighbours only. */
+/* For the member of this rank in the running generation. In a job of more than neighbours_above it
+ * gets its neighbours only, because it can fetch peers. */
 struct muster_rpc_response muster_join_responses_formed(struct muster_transaction *transaction,
-                                                        uint32_t rank, bool neighbours);
+                                                        const char *member, uint32_t rank,
+                                                        uint32_t neighbours_above);
 
 /* The texts of the last generation, borrowed until the next; NULL: no memory. */
 const struct muster_formed *muster_join_responses_shared(struct muster_transaction *transaction);

@@ -47,7 +47,7 @@ void muster_watch_cancel_older(struct muster_transaction *transaction, const cha
 
 /* True if the member is gone, or in the running generation. */
 static bool respond_to_join(struct muster_transaction *transaction, const char *member,
-                            bool neighbours, struct muster_rpc_response *ret_response)
+                            uint32_t neighbours_above, struct muster_rpc_response *ret_response)
 {
     struct muster_job *job = transaction->job;
     struct muster_member_view view;
@@ -59,7 +59,7 @@ static bool respond_to_join(struct muster_transaction *transaction, const char *
         muster_membership_phase(job->membership) != MUSTER_JOB_RUNNING) {
         return false;
     }
-    *ret_response = muster_join_responses_formed(transaction, view.rank, neighbours);
+    *ret_response = muster_join_responses_formed(transaction, member, view.rank, neighbours_above);
     return true;
 }
 
@@ -67,7 +67,7 @@ static bool join_ready(struct muster_transaction *transaction,
                        const struct muster_held_request *held,
                        struct muster_rpc_response *ret_response)
 {
-    return respond_to_join(transaction, held->id.member, held->neighbours, ret_response);
+    return respond_to_join(transaction, held->id.member, held->neighbours_above, ret_response);
 }
 
 static struct muster_rpc_response expire_join(struct muster_transaction *transaction,
@@ -124,6 +124,15 @@ static bool joined_already(const struct muster_job *job, const struct muster_joi
             request->max_size == muster_membership_settings(job->membership).max_size);
 }
 
+/* The most members of a job of which this one gets all. */
+static uint32_t neighbours_above(const struct muster_join_request *request)
+{
+    if (!request->neighbours) {
+        return UINT32_MAX;
+    }
+    return request->neighbours_above > 0 ? request->neighbours_above : MUSTER_PEERS_INLINE_MAX;
+}
+
 /* The event first, because it may answer the Join itself; then the older request ends, and the new
  * one is answered or held. */
 static bool join(struct muster_transaction *transaction, struct muster_rpc_call *call,
@@ -146,10 +155,10 @@ static bool join(struct muster_transaction *transaction, struct muster_rpc_call 
         }
     }
     muster_watch_cancel_older(transaction, member);
-    if (respond_to_join(transaction, member, request->neighbours, &call->response)) {
+    if (respond_to_join(transaction, member, neighbours_above(request), &call->response)) {
         return true;
     }
-    call->held->neighbours = request->neighbours;
+    call->held->neighbours_above = neighbours_above(request);
     (void)snprintf(call->held->id.member, sizeof call->held->id.member, "%s", member);
     return muster_transaction_hold(transaction, call, &join_kind,
                                    transaction->service->config.hold_ms);

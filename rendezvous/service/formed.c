@@ -2,6 +2,7 @@
  * these texts: a generation of thousands has as many lists. */
 #include "rendezvous/service/formed.h"
 
+#include "rendezvous/service/job_shape.h"
 #include "worker/base/cleanup.h"
 
 #include <stdio.h>
@@ -17,6 +18,7 @@ static json_t *encode_peer(const struct muster_membership *membership, const cha
     struct muster_wire_peer peer = {.rank = rank};
     (void)snprintf(peer.member, sizeof peer.member, "%s", member);
     if (muster_membership_find(membership, member, &view)) {
+        (void)snprintf(peer.host, sizeof peer.host, "%s", view.info->host);
         peer.order = view.info->order;
         peer.address_count = view.info->address_count;
         memcpy(peer.addresses, view.info->addresses, sizeof peer.addresses);
@@ -98,13 +100,14 @@ static bool fill_stale(const struct muster_generation_view *generation,
 
 /* The object "formed" without peers and without what is a member's own; new. NULL: no memory. */
 static json_t *encode_common(const struct muster_membership *membership,
-                             const struct muster_formed_settings *settings)
+                             const struct muster_formed_settings *settings, bool has_shape)
 {
-    static const char *const own[] = {"generation", "rank",      "localRank", "localSize",
-                                      "crossRank",  "crossSize", "peers"};
+    static const char *const own[] = {"generation", "member",    "rank",  "localRank", "localSize",
+                                      "crossRank",  "crossSize", "peers", "near"};
     struct muster_generation_view generation = muster_membership_generation(membership);
     struct muster_join_response response = {
         .formed = true,
+        .has_shape = has_shape,
         .generation = generation.number,
         .state_version = generation.state_version,
         .state_source = generation.state_source,
@@ -113,7 +116,9 @@ static json_t *encode_common(const struct muster_membership *membership,
     };
     (void)snprintf(response.link_token, sizeof response.link_token, "%s", settings->link_token);
     json_t *formed = NULL;
-    if (fill_hosts(membership, &generation, &response) && fill_stale(&generation, &response)) {
+    if (has_shape ? muster_job_shape_fill(membership, &generation, &response.shape)
+                  : fill_hosts(membership, &generation, &response) &&
+                        fill_stale(&generation, &response)) {
         json_t *json = muster_join_response_encode(&response);
         formed = json_incref(json_object_get(json, "formed"));
         json_decref(json);
@@ -127,44 +132,6 @@ static json_t *encode_common(const struct muster_membership *membership,
         return NULL;
     }
     return formed;
-}
-
-/* The members of each host as runs of hosts of one size: [{"hosts": 1250, "size": 8}]. */
-static json_t *encode_shape(const struct muster_generation_view *generation)
-{
-    json_t *runs = json_array();
-    for (uint32_t i = 0; i < generation->hosts;) {
-        uint32_t size = generation->host_sizes[i];
-        uint32_t first = i;
-        while (i < generation->hosts && generation->host_sizes[i] == size) {
-            i++;
-        }
-        if (json_array_append_new(runs, json_pack("{sIsI}", "hosts", (json_int_t)(i - first),
-                                                  "size", (json_int_t)size)) != 0) {
-            json_decref(runs);
-            return NULL;
-        }
-    }
-    return runs;
-}
-
-/* The stale ranks as ranges: [{"first": 1, "count": 9999}]. */
-static json_t *encode_stale_ranges(const struct muster_generation_view *generation)
-{
-    json_t *ranges = json_array();
-    for (uint32_t rank = 0; rank < generation->size; rank++) {
-        uint32_t first = rank;
-        while (rank < generation->size && generation->stale[rank] != 0) {
-            rank++;
-        }
-        if (rank > first &&
-            json_array_append_new(ranges, json_pack("{sIsI}", "first", (json_int_t)first, "count",
-                                                    (json_int_t)(rank - first))) != 0) {
-            json_decref(ranges);
-            return NULL;
-        }
-    }
-    return ranges;
 }
 
 /* An object's text goes on after "{", with more fields before its end, and the end of "formed". */
@@ -199,19 +166,6 @@ static struct muster_shared_text *make_whole(const struct muster_formed *formed,
     return close_object(common, more, size_bytes);
 }
 
-static struct muster_shared_text *make_shape(const struct muster_generation_view *generation,
-                                             json_t *common)
-{
-    json_t *state = json_object_get(common, "state");
-    (void)json_object_del(common, "hosts");
-    (void)json_object_del(state, "stale");
-    if (json_object_set_new(common, "shape", encode_shape(generation)) != 0 ||
-        json_object_set_new(state, "staleRanges", encode_stale_ranges(generation)) != 0) {
-        return NULL;
-    }
-    return close_object(common, "", 0);
-}
-
 struct muster_formed *muster_formed_create(const struct muster_membership *membership,
                                            const struct muster_formed_settings *settings)
 {
@@ -225,15 +179,17 @@ struct muster_formed *muster_formed_create(const struct muster_membership *membe
     formed->hosts = generation.hosts;
     formed->host_sizes = calloc(generation.hosts, sizeof *formed->host_sizes);
     formed->peer_ends = calloc(generation.size, sizeof *formed->peer_ends);
-    json_t *common = encode_common(membership, settings);
-    if (common != NULL && formed->host_sizes != NULL && formed->peer_ends != NULL &&
-        make_peers(formed, membership)) {
+    json_t *common = encode_common(membership, settings, false);
+    json_t *shape = encode_common(membership, settings, true);
+    if (common != NULL && shape != NULL && formed->host_sizes != NULL &&
+        formed->peer_ends != NULL && make_peers(formed, membership)) {
         memcpy(formed->host_sizes, generation.host_sizes,
                generation.hosts * sizeof *formed->host_sizes);
         formed->whole = make_whole(formed, common);
-        formed->shape = make_shape(&generation, common); /* last: it takes hosts from common */
+        formed->shape = close_object(shape, "", 0);
     }
     json_decref(common);
+    json_decref(shape);
     if (formed->whole == NULL || formed->shape == NULL) {
         muster_formed_destroy(formed);
         return NULL;

@@ -68,7 +68,7 @@ struct muster_held_request {
     enum muster_rpc_method method;
     uint64_t generation;                /* Watch, Wait */
     bool pending_known, leave_known;    /* Watch */
-    bool neighbours;                    /* Join */
+    uint32_t neighbours_above;          /* Join: see muster_join_responses_formed() */
     uint64_t cursor;                    /* WatchStream */
     char key[MUSTER_KEY_MAX_BYTES + 1]; /* Wait */
     struct muster_wait_keys *several;   /* Wait, or NULL; owned, freed when it is removed */

@@ -8,6 +8,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
+#include "worker/communicator/dial_requests.h"
 #include "worker/communicator/scope_group.h"
 #include "worker/communicator/set_lists.h"
 #include "worker/executor/progress_engine.h"
@@ -66,6 +67,28 @@ static muster_status fill_ranks(struct muster_communicator *communicator,
     return MUSTER_OK;
 }
 
+static muster_status begin_links(const struct muster_communicator_options *options)
+{
+    if (options->peer_ranks == NULL) {
+        return muster_fabric_begin_generation(options->fabric, options->generation, options->peers,
+                                              options->topology->ranks);
+    }
+    const struct muster_position here = muster_topology_locate(options->topology, options->rank);
+    const struct muster_fabric_generation generation = {
+        .number = options->generation,
+        .rank = options->rank,
+        .size = options->topology->ranks,
+        .host = options->host,
+        .local_rank = here.local_rank,
+        .local_size = here.local_size,
+        .peers = options->peers,
+        .ranks = options->peer_ranks,
+        .peer_count = options->peer_count,
+        .finder = options->finder,
+    };
+    return muster_fabric_begin_partly_known(options->fabric, &generation);
+}
+
 static muster_status fill(struct muster_communicator *communicator,
                           const struct muster_communicator_options *options)
 {
@@ -91,10 +114,13 @@ static muster_status fill(struct muster_communicator *communicator,
     if (options->keeps_watch) {
         TRY(muster_progress_engine_keep_watch(communicator->engine));
     }
-    TRY(muster_fabric_begin_generation(options->fabric, options->generation, options->peers,
-                                       ranks));
+    TRY(begin_links(options));
     TRY(muster_set_lists_create(options->fabric, options->generation, options->rank, ranks,
                                 &communicator->set_lists));
+    if (options->peer_ranks != NULL) {
+        TRY(muster_dial_requests_create(options->fabric, options->generation, options->rank,
+                                        &communicator->topology, &communicator->dial_requests));
+    }
     for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
         TRY(create_scope(communicator, (muster_scope)scope, options->algorithm));
     }
@@ -127,6 +153,7 @@ void muster_communicator_destroy(struct muster_communicator *communicator)
     }
     muster_progress_engine_destroy(communicator->engine);
     muster_set_lists_destroy(communicator->set_lists);
+    muster_dial_requests_destroy(communicator->dial_requests);
     muster_topology_finish(&communicator->topology);
     (void)pthread_mutex_destroy(&communicator->figures_mutex);
     free(communicator->contribution_numbers);

@@ -31,7 +31,12 @@ struct muster_communicator_options {
     const uint32_t *callers; /* [topology->ranks] the rank by which callers know each rank of the
                                 topology; these are the members' global ranks; NULL: the same;
                                 copied */
-    const struct muster_peer *peers;      /* [topology->ranks] by global rank; copied */
+    const struct muster_peer *peers; /* [topology->ranks] by global rank; copied */
+    /* Where not all members are known, which needs callers NULL: */
+    const uint32_t *peer_ranks; /* [peer_count] the global ranks of peers; NULL: all are known */
+    uint32_t peer_count;
+    const char *host;                     /* the name of this member's host */
+    struct muster_peer_finder *finder;    /* of the others; borrowed: see fabric.h */
     uint32_t rank;                        /* this member's global rank */
     const uint32_t *contribution_numbers; /* [topology->ranks] by global rank: each member's `order`
                                              (muster.h); NULL: its rank; copied */
@@ -60,7 +65,8 @@ struct muster_communicator {
     pthread_mutex_t figures_mutex; /* `figures` and `autotunes` are written with it held */
     struct muster_figures figures; /* the default ones until all members have agreed on others */
     bool autotunes;                /* its contexts autotune; the same on all members */
-    struct muster_set_lists *set_lists; /* of process sets that this member creates */
+    struct muster_dial_requests *dial_requests; /* NULL: all members are known */
+    struct muster_set_lists *set_lists;         /* of process sets that this member creates */
     bool figures_outdated; /* the figures were measured on other hosts; the same on all members */
 };
 

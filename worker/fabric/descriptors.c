@@ -1,5 +1,6 @@
 /* Descriptors that members of one host send each other, over links that share memory. */
 #include "worker/base/thread.h"
+#include "worker/fabric/known_peers.h"
 #include "worker/fabric/link.h"
 
 /* One attempt over an open link, under the lock. After MUSTER_RETRY the attempt is repeated when
@@ -27,13 +28,12 @@ static void stop_observing(struct muster_fabric *fabric, const struct muster_obs
     *place = observer->next;
 }
 
-static muster_status check_peer(const struct muster_fabric *fabric, uint64_t generation,
-                                uint32_t peer)
+static muster_status check_peer(struct muster_fabric *fabric, uint64_t generation, uint32_t peer)
 {
     if (generation != fabric->generation || generation <= fabric->revoked) {
         return muster_fabric_over(fabric, generation);
     }
-    if (peer >= fabric->link_count || fabric->links[peer] == NULL) {
+    if (muster_fabric_link_to(fabric, peer) == NULL) {
         return muster_error_set(MUSTER_INVALID, "rank %u: no other member of this generation",
                                 peer);
     }

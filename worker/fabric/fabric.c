@@ -6,8 +6,10 @@
 #include "worker/base/cores.h"
 #include "worker/base/epoch.h"
 #include "worker/base/thread.h"
+#include "worker/fabric/known_peers.h"
 #include "worker/fabric/link.h"
 #include "worker/fabric/link_presence.h"
+#include "worker/fabric/sought_links.h"
 #include "worker/fabric/transports.h"
 #include "worker/trace/timeline.h"
 
@@ -65,6 +67,8 @@ muster_status muster_fabric_create(const struct muster_fabric_options *options,
     fabric->loss_revokes = options->loss_revokes;
     fabric->quiet_ms = options->quiet_ms;
     fabric->look_at_links = muster_link_presence_timers;
+    fabric->seek = muster_link_seek;
+    fabric->claim_rank = muster_link_claim_rank;
     (void)snprintf(fabric->first_address, sizeof fabric->first_address, "%s",
                    options->first_address != NULL ? options->first_address : "");
     muster_status status = muster_progress_init(fabric);
@@ -82,20 +86,6 @@ muster_status muster_fabric_create(const struct muster_fabric_options *options,
     return MUSTER_OK;
 }
 
-static void close_link(struct muster_link *link)
-{
-    struct muster_transfer_list sends = {0};
-    muster_link_presence_end(link);
-    if (link->end != NULL) {
-        link->ops->close(link, &sends);
-    }
-    struct muster_transfer *send = NULL;
-    while ((send = muster_transfer_list_pop(&sends)) != NULL) {
-        send->state = MUSTER_TRANSFER_IDLE;
-        link->sends--;
-    }
-}
-
 static void stop_transports(struct muster_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
@@ -105,29 +95,43 @@ static void stop_transports(struct muster_fabric *fabric)
 }
 
 /* Links that are not OPEN any more need no goodbye. */
-static bool all_goodbyes_done(const struct muster_fabric *fabric)
+static bool all_goodbyes_done(const struct muster_link *links)
 {
-    for (uint32_t i = 0; i < fabric->link_count; i++) {
-        const struct muster_link *link = fabric->links[i];
-        if (link != NULL && link->state == MUSTER_LINK_OPEN && !link->ops->goodbye_done(link)) {
+    for (const struct muster_link *link = links; link != NULL; link = link->next) {
+        if (link->state == MUSTER_LINK_OPEN && !link->ops->goodbye_done(link)) {
             return false;
         }
     }
     return true;
 }
 
-static void send_goodbyes(struct muster_fabric *fabric, uint32_t linger_ms)
+static void send_goodbyes(struct muster_fabric *fabric, struct muster_link *links,
+                          uint32_t linger_ms)
 {
-    for (uint32_t i = 0; i < fabric->link_count; i++) {
-        struct muster_link *link = fabric->links[i];
-        if (link != NULL && link->state == MUSTER_LINK_OPEN) {
+    for (struct muster_link *link = links; link != NULL; link = link->next) {
+        if (link->state == MUSTER_LINK_OPEN) {
             link->ops->send_goodbye(link);
         }
     }
     int64_t deadline_ns = muster_clock_after_ms(linger_ms);
-    while (!all_goodbyes_done(fabric) && muster_clock_ns() < deadline_ns) {
+    while (!all_goodbyes_done(links) && muster_clock_ns() < deadline_ns) {
         muster_progress_turn(fabric, deadline_ns);
     }
+}
+
+/* All links, as a list: nobody finds them by their members any more. */
+static struct muster_link *take_all_links(struct muster_fabric *fabric)
+{
+    struct muster_link *all = NULL;
+    struct muster_link *link = NULL;
+    struct muster_link *next = NULL;
+    HASH_ITER(hh, fabric->by_member, link, next)
+    {
+        HASH_DEL(fabric->by_member, link);
+        link->next = all;
+        all = link;
+    }
+    return all;
 }
 
 /* This thread is the leader until the end. Goodbyes are sent first; then links are closed before
@@ -141,21 +145,28 @@ void muster_fabric_destroy(struct muster_fabric *fabric, uint32_t linger_ms)
     muster_mutex_lock(&fabric->lock);
     fabric->leading = true;
     fabric->closing = true;
-    HASH_CLEAR(hh, fabric->by_member);
+    muster_known_peers_drop_nameless(fabric);
+    struct muster_link *links = take_all_links(fabric);
     if (!fabric->killed) {
-        send_goodbyes(fabric, linger_ms);
+        send_goodbyes(fabric, links, linger_ms);
     }
-    for (uint32_t i = 0; i < fabric->link_count; i++) {
-        if (fabric->links[i] != NULL) {
-            close_link(fabric->links[i]);
-            free(fabric->links[i]);
-        }
+    while (links != NULL) {
+        struct muster_link *link = links;
+        links = link->next;
+        muster_link_close(link);
+        free(link);
     }
     free(fabric->links);
     stop_transports(fabric);
     muster_mutex_unlock(&fabric->lock);
     muster_progress_finish(fabric);
     free(fabric);
+}
+
+static void fail_link(struct muster_link *link)
+{
+    muster_link_fail(link, MUSTER_LINK_LOST, "this fabric was killed");
+    muster_link_close(link); /* needed if the peer has left: then the link still has its end */
 }
 
 void muster_fabric_kill(struct muster_fabric *fabric)
@@ -167,11 +178,12 @@ void muster_fabric_kill(struct muster_fabric *fabric)
     atomic_store(&fabric->valid, 0);
     (void)snprintf(fabric->revoked_reason, MUSTER_REASON_SIZE, "this fabric was killed");
     for (uint32_t i = 0; i < fabric->link_count; i++) {
-        struct muster_link *link = fabric->links[i];
-        if (link != NULL) {
-            muster_link_fail(link, MUSTER_LINK_LOST, "this fabric was killed");
-            close_link(link); /* needed if the peer has left: then the link still has its end */
+        if (fabric->links[i] != NULL) {
+            fail_link(fabric->links[i]);
         }
+    }
+    for (struct muster_link *link = fabric->by_member; link != NULL; link = link->hh.next) {
+        fail_link(link); /* those without a rank */
     }
     stop_transports(fabric);
     muster_progress_wake_all(fabric);
@@ -229,96 +241,25 @@ static muster_status check_begin(const struct muster_fabric *fabric, uint64_t ge
     return MUSTER_OK;
 }
 
-/* Creates the link to a new peer. A link to a peer of the last generation stays open, unless it was
- * lost or the peer has left: then it may open again. */
-static muster_status update_link(struct muster_fabric *fabric, const struct muster_peer *peer,
-                                 uint32_t rank)
-{
-    struct muster_link *link = muster_fabric_find_link(fabric, peer->member);
-    if (link == NULL) {
-        link = calloc(1, sizeof *link);
-        if (link == NULL) {
-            return muster_error_set(MUSTER_FATAL, "out of memory");
-        }
-        link->fabric = fabric;
-        memcpy(link->peer.member, peer->member, MUSTER_UUID_SIZE);
-        HASH_ADD_STR(fabric->by_member, peer.member, link);
-    }
-    link->peer = *peer;
-    link->rank = rank;
-    link->last_generation = fabric->generation;
-    if (link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_PEER_LEFT) {
-        close_link(link);
-        link->state = MUSTER_LINK_IDLE;
-    }
-    return MUSTER_OK;
-}
-
-static void drop_link(struct muster_link *link)
-{
-    struct muster_fabric *fabric = link->fabric;
-    if (link->state == MUSTER_LINK_OPEN) {
-        link->ops->send_goodbye(link);
-    }
-    close_link(link);
-    HASH_DEL(fabric->by_member, link);
-    if (fabric->awaited == link) {
-        fabric->awaited = NULL;
-    }
-    link->next = fabric->retired_links;
-    fabric->retired_links = link;
-}
-
-static void drop_old_links(struct muster_fabric *fabric)
-{
-    struct muster_link *link = NULL;
-    struct muster_link *next = NULL;
-    HASH_ITER(hh, fabric->by_member, link, next)
-    {
-        if (link->last_generation != fabric->generation) {
-            drop_link(link);
-        }
-    }
-}
-
-static muster_status update_links(struct muster_fabric *fabric, const struct muster_peer *peers,
-                                  uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (strcmp(peers[i].member, fabric->member) != 0) {
-            TRY(update_link(fabric, &peers[i], i));
-            fabric->links[i] = muster_fabric_find_link(fabric, peers[i].member);
-        }
-    }
-    return MUSTER_OK;
-}
-
-static void set_host(struct muster_fabric *fabric, const struct muster_peer *peers, uint32_t count)
-{
-    fabric->host[0] = '\0';
-    for (uint32_t i = 0; i < count; i++) {
-        if (strcmp(peers[i].member, fabric->member) == 0) {
-            memcpy(fabric->host, peers[i].host, sizeof fabric->host);
-        }
-    }
-}
-
 /* How many members this host has, which of them this one is, and the cores that they share. */
 static struct muster_spin_host describe_host(const struct muster_fabric *fabric,
-                                             const struct muster_peer *peers, uint32_t count)
+                                             const struct muster_fabric_generation *generation)
 {
-    struct muster_spin_host host = {.cores = muster_cores_usable(),
+    struct muster_spin_host host = {.members = generation->local_size,
+                                    .index = generation->local_rank,
+                                    .cores = muster_cores_usable(),
                                     .quota_millis = muster_cores_quota_millis("")};
-    for (uint32_t i = 0; i < count && fabric->host[0] != '\0'; i++) {
-        if (strcmp(peers[i].member, fabric->member) == 0) {
-            host.index = host.members;
-        }
-        host.members += strcmp(peers[i].host, fabric->host) == 0;
-    }
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         host.has_device = host.has_device || fabric->transports[i].ops->polls_device;
     }
     return host;
+}
+
+static void refresh_transports(struct muster_fabric *fabric)
+{
+    for (uint32_t i = 0; i < fabric->transport_count; i++) {
+        fabric->transports[i].ops->refresh(fabric->transports[i].self);
+    }
 }
 
 /* The arguments are checked before anything changes. The number of the generation is set before
@@ -326,43 +267,75 @@ static struct muster_spin_host describe_host(const struct muster_fabric *fabric,
  * closes links that died unnoticed before they become links of the new generation. Slot
  * begin_generation accepts pending connections when all links have been created, and tells the
  * peers of open links this member's new rank; what they have told before is compared last. */
-muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint64_t generation,
-                                             const struct muster_peer *peers, uint32_t count)
+static muster_status begin(struct muster_fabric *fabric,
+                           const struct muster_fabric_generation *generation)
 {
-    AUTO_LOCK(&fabric->lock);
-    muster_fabric_quiesce(fabric);
-    TRY(check_begin(fabric, generation, count));
-    struct muster_link **links = calloc(count, sizeof(struct muster_link *));
+    TRY(check_begin(fabric, generation->number, generation->size));
+    struct muster_link **links = calloc(generation->size + (size_t)1, sizeof(struct muster_link *));
     if (links == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
+    muster_known_peers_drop_nameless(fabric);
     free(fabric->links);
     fabric->links = links;
-    fabric->link_count = count;
-    fabric->generation = generation;
-    atomic_store(&fabric->valid, generation > fabric->revoked ? generation : 0);
+    fabric->link_count = generation->size;
+    fabric->rank = generation->rank;
+    fabric->generation = generation->number;
+    atomic_store(&fabric->valid,
+                 generation->number > fabric->revoked ? generation->number : UINT64_C(0));
     fabric->lost = false;
     fabric->out_of_descriptors[0] = '\0';
-    for (uint32_t i = 0; i < fabric->transport_count; i++) {
-        fabric->transports[i].ops->refresh(fabric->transports[i].self);
-    }
-    muster_ended_operations_begin(&fabric->ended, generation);
-    set_host(fabric, peers, count);
-    TRY(update_links(fabric, peers, count));
-    drop_old_links(fabric);
-    const struct muster_spin_host host = describe_host(fabric, peers, count);
+    (void)snprintf(fabric->host, sizeof fabric->host, "%s", generation->host);
+    refresh_transports(fabric);
+    muster_ended_operations_begin(&fabric->ended, generation->number);
+    TRY(muster_known_peers_begin(fabric, generation));
+    const struct muster_spin_host host = describe_host(fabric, generation);
     muster_spin_policy_init(&fabric->spin_policy, &muster_spin_on_links, &host);
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         fabric->transports[i].ops->begin_generation(fabric->transports[i].self);
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < fabric->link_count; i++) {
         if (fabric->links[i] != NULL) {
             muster_link_compare_rank(fabric->links[i]);
         }
     }
     muster_progress_wake_all(fabric);
-    muster_timeline_begin(fabric->timeline, generation, muster_fabric_own_rank(fabric), count);
+    muster_timeline_begin(fabric->timeline, fabric->generation, fabric->rank, fabric->link_count);
     return MUSTER_OK;
+}
+
+muster_status muster_fabric_begin_partly_known(struct muster_fabric *fabric,
+                                               const struct muster_fabric_generation *generation)
+{
+    AUTO_LOCK(&fabric->lock);
+    muster_fabric_quiesce(fabric);
+    return begin(fabric, generation);
+}
+
+/* The list of all members, by rank. */
+muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint64_t number,
+                                             const struct muster_peer *peers, uint32_t count)
+{
+    struct muster_fabric_generation generation = {
+        .number = number, .size = count, .host = "", .peers = peers, .peer_count = count};
+    AUTO_FREE uint32_t *ranks = calloc(count + (size_t)1, sizeof *ranks);
+    if (ranks == NULL) {
+        return muster_error_set(MUSTER_FATAL, "out of memory");
+    }
+    generation.ranks = ranks;
+    for (uint32_t i = 0; i < count; i++) {
+        ranks[i] = i;
+        if (strcmp(peers[i].member, fabric->member) == 0) {
+            generation.rank = i;
+            generation.host = peers[i].host;
+        }
+    }
+    for (uint32_t i = 0; i < count && generation.host[0] != '\0'; i++) {
+        bool here = strcmp(peers[i].host, generation.host) == 0;
+        generation.local_rank += here && i < generation.rank;
+        generation.local_size += here;
+    }
+    return muster_fabric_begin_partly_known(fabric, &generation);
 }
 
 bool muster_fabric_lost_peer(struct muster_fabric *fabric, uint64_t generation, uint32_t *ret_rank,
@@ -395,7 +368,7 @@ static uint32_t open_links(struct muster_fabric *fabric, uint64_t generation, bo
     AUTO_LOCK(&fabric->lock);
     *ret_opening = false;
     for (uint32_t i = 0; generation == fabric->generation && i < fabric->link_count; i++) {
-        struct muster_link *link = fabric->links[i];
+        struct muster_link *link = muster_fabric_link_to(fabric, i);
         if (link != NULL) {
             muster_link_open(link);
             open += link->state == MUSTER_LINK_OPEN;

@@ -31,7 +31,7 @@ enum {
     /* Of all that members send each other: frames, hellos, and the records that communicators and
      * sessions exchange (introduction.h, figures_wire.h, sync_wire.h). A change of any of them is a
      * new version: members of different versions refuse each other by the hello (wire/hello.h). */
-    MUSTER_WIRE_VERSION = 7,
+    MUSTER_WIRE_VERSION = 8,
     MUSTER_ADDRESSES_MAX = 16, /* published by one member */
     MUSTER_PEER_HOST_SIZE = 64,
     MUSTER_ADDRESS_SIZE = 128, /* "tcp://[fe80::1]:65535" and its terminator */
@@ -186,14 +186,15 @@ struct muster_timeline *muster_fabric_timeline(const struct muster_fabric *fabri
 uint32_t muster_fabric_address_count(const struct muster_fabric *fabric);
 const char *muster_fabric_address(const struct muster_fabric *fabric, uint32_t index);
 
-/* True for an address at which members of one host share memory. A caller that wants two members to
- * count as members of different hosts leaves it out of their addresses, at both members. */
+/* True for an address at which members of one host share memory. */
 bool muster_fabric_address_is_local(const char *address);
 
 /* A member as the others see it. */
 struct muster_peer {
     char member[MUSTER_UUID_SIZE];
     char host[MUSTER_PEER_HOST_SIZE];
+    bool other_host; /* than this member's: addresses at which members of one host share memory are
+                        not used; the same at both members */
     uint32_t address_count;
     char addresses[MUSTER_ADDRESSES_MAX][MUSTER_ADDRESS_SIZE]; /* tried in order */
 };
@@ -206,6 +207,65 @@ MUSTER_CHECKED muster_status muster_fabric_begin_generation(struct muster_fabric
                                                             uint64_t generation,
                                                             const struct muster_peer *peers,
                                                             uint32_t count);
+
+/* Finds members that are not known. */
+struct muster_peer_finder {
+    /* A transfer names a member that is not known, and waits until it is added, or until it dials
+     * this one. Called with the fabric's lock held; may not block, nor call the fabric. */
+    void (*wanted)(struct muster_peer_finder *finder);
+};
+
+/* A generation of which this member does not know all others yet. Borrowed for the call. */
+struct muster_fabric_generation {
+    uint64_t number;
+    uint32_t rank, size;             /* this member's global rank; members */
+    const char *host;                /* this member's, as the peers know it */
+    uint32_t local_rank, local_size; /* among the members of this host */
+    const struct muster_peer *peers; /* [peer_count] those that are known; not this member */
+    const uint32_t *ranks;           /* [peer_count] their global ranks */
+    uint32_t peer_count;
+    struct muster_peer_finder *finder; /* borrowed until muster_fabric_forget_finder(), or until the
+                                          next generation; NULL: a transfer to a member that is not
+                                          known is refused */
+};
+
+/* No function of the finder is called any more. */
+void muster_fabric_forget_finder(struct muster_fabric *fabric);
+
+/* The same for such a generation. The other members become known by muster_fabric_add_peers(), or
+ * dial this one: whoever has the link token is a member, with the rank that it says. Links to
+ * members that are not known stay open, too, until their member says its rank in this generation,
+ * or leaves. */
+MUSTER_CHECKED muster_status muster_fabric_begin_partly_known(
+    struct muster_fabric *fabric, const struct muster_fabric_generation *generation);
+
+/* More members of the generation are known from now on: peers[i] is global rank ranks[i]; copied.
+ * Those that are known already stay as they are. MUSTER_REJOIN: the generation is over.
+ * MUSTER_INVALID: a rank that another member has; the text names both. */
+MUSTER_CHECKED muster_status muster_fabric_add_peers(struct muster_fabric *fabric,
+                                                     uint64_t generation,
+                                                     const struct muster_peer *peers,
+                                                     const uint32_t *ranks, uint32_t count);
+
+/* The same for one, with the fabric's lock held. */
+MUSTER_CHECKED muster_status muster_fabric_add_peer_locked(struct muster_fabric *fabric,
+                                                           uint64_t generation,
+                                                           const struct muster_peer *peer,
+                                                           uint32_t rank);
+
+/* The last one before this rank, in the ring of all ranks and seen from this member, to whom this
+ * member has a link or knows the way; the rank itself, if it is known. False: there is none, or the
+ * generation is over. With the fabric's lock held. */
+bool muster_fabric_find_before_locked(const struct muster_fabric *fabric, uint64_t generation,
+                                      uint32_t rank, uint32_t *ret_rank);
+
+/* This member in the present generation, as others may add it. */
+void muster_fabric_describe(struct muster_fabric *fabric, struct muster_peer *ret_peer);
+
+/* The members, not known yet, for which transfers are posted; at most `most`. If there are any but
+ * fewer than `least`, others that are not known follow. Returns how many. */
+uint32_t muster_fabric_list_sought(struct muster_fabric *fabric, uint64_t generation,
+                                   uint32_t least, uint32_t most, uint32_t *ret_ranks);
 
 /* All waits and posts in generations up to this one, now and later, end with MUSTER_REJOIN and this
  * reason. Wakes all waiting threads. */

@@ -12,6 +12,11 @@
 
 /* Links -------------------------------------------------------------------------------------- */
 
+const char *muster_link_host(const struct muster_link *link)
+{
+    return link->peer.host[0] != '\0' ? link->peer.host : "not known";
+}
+
 struct muster_link *muster_fabric_find_link(struct muster_fabric *fabric, const char *member)
 {
     struct muster_link *link = NULL;
@@ -42,7 +47,8 @@ static bool choose_transport(struct muster_link *link)
     const struct muster_fabric *fabric = link->fabric;
     for (uint32_t i = 0; i < link->peer.address_count; i++) {
         for (uint32_t k = 0; k < fabric->transport_count; k++) {
-            if ((link->tried >> k & 1) == 0 &&
+            bool on_one_host = fabric->transports[k].ops->shares_memory;
+            if ((link->tried >> k & 1) == 0 && !(on_one_host && link->peer.other_host) &&
                 muster_address_has_scheme(link->peer.addresses[i],
                                           fabric->transports[k].ops->name)) {
                 use_transport(link, k);
@@ -59,6 +65,10 @@ void muster_link_open(struct muster_link *link)
         return;
     }
     link->tried = 0;
+    if (!link->known) {
+        link->fabric->seek(link);
+        return;
+    }
     if (!choose_transport(link)) {
         muster_link_fail(link, MUSTER_LINK_LOST, "none of its addresses can be used here");
         return;
@@ -105,11 +115,16 @@ static void complete_all(struct muster_link *link, struct muster_transfer_list *
     }
 }
 
-/* Posts the transfers of a link again, to the transport that is tried next. */
-static void repost(struct muster_link *link, struct muster_transfer_list *sends)
+void muster_link_repost(struct muster_link *link, struct muster_transfer_list *sends)
 {
     struct muster_transfer_list receives = {0};
     struct muster_transfer *transfer = NULL;
+    if (link->state != MUSTER_LINK_OPENING && link->state != MUSTER_LINK_OPEN) {
+        muster_transfer_table_splice(&link->receives, &receives);
+        complete_all(link, &receives, MUSTER_REJOIN, link->reason);
+        complete_all(link, sends, MUSTER_REJOIN, link->reason);
+        return;
+    }
     muster_transfer_table_splice(&link->receives, &receives);
     while ((transfer = muster_transfer_list_pop(&receives)) != NULL) {
         transfer->link_word = 0;
@@ -126,17 +141,16 @@ void muster_link_try_next(struct muster_link *link, const char *what)
 {
     struct muster_transfer_list sends = {0};
     link->ops->close(link, &sends);
-    if (choose_transport(link)) {
+    if (!link->known) { /* it has dialled this member */
+        link->state = MUSTER_LINK_IDLE;
+        muster_link_open(link);
+    } else if (choose_transport(link)) {
         link->state = MUSTER_LINK_IDLE;
         link->ops->open(link);
     } else {
         muster_link_fail(link, MUSTER_LINK_LOST, what);
     }
-    if (link->state == MUSTER_LINK_OPENING || link->state == MUSTER_LINK_OPEN) {
-        repost(link, &sends);
-    } else {
-        complete_all(link, &sends, MUSTER_REJOIN, link->reason);
-    }
+    muster_link_repost(link, &sends);
 }
 
 /* The state and the loss are recorded first, then the transport's end is closed, and the transfers
@@ -150,13 +164,14 @@ void muster_link_fail(struct muster_link *link, enum muster_link_state state, co
     link->state = state;
     if (state == MUSTER_LINK_PEER_LEFT) {
         (void)snprintf(link->reason, sizeof link->reason, "rank %u (host %s) has left", link->rank,
-                       link->peer.host);
+                       muster_link_host(link));
     } else {
         (void)snprintf(link->reason, sizeof link->reason, "link to rank %u (host %s): %s",
-                       link->rank, link->peer.host, what);
+                       link->rank, muster_link_host(link), what);
         fabric->figures.links_lost++;
     }
-    if (state == MUSTER_LINK_LOST && !fabric->lost) {
+    bool is_member = link->rank != MUSTER_NO_RANK; /* else this generation does not need the link */
+    if (state == MUSTER_LINK_LOST && is_member && !fabric->lost) {
         fabric->lost = true;
         fabric->lost_rank = link->rank;
         memcpy(fabric->lost_reason, link->reason, MUSTER_REASON_SIZE);
@@ -172,8 +187,10 @@ void muster_link_fail(struct muster_link *link, enum muster_link_state state, co
     /* A member that revokes the generation says why, and leaves after that. */
     bool revoked = fabric->generation != 0 && fabric->revoked >= fabric->generation;
     complete_all(link, &ended, MUSTER_REJOIN, revoked ? fabric->revoked_reason : link->reason);
-    muster_link_tell_listeners(link);
-    if (state == MUSTER_LINK_LOST) {
+    if (is_member) {
+        muster_link_tell_listeners(link);
+    }
+    if (state == MUSTER_LINK_LOST && is_member) {
         muster_fabric_revoke_after_loss(fabric, link->reason);
     }
 }
@@ -194,6 +211,9 @@ muster_status muster_link_told_rank(struct muster_link *link, uint64_t generatio
     if (generation >= link->told_generation) {
         link->told_generation = generation;
         link->told_rank = rank;
+    }
+    if (link->rank == MUSTER_NO_RANK) {
+        return link->fabric->claim_rank(link);
     }
     return check_told_rank(link);
 }
@@ -268,7 +288,7 @@ muster_status muster_link_compare_calls(const struct muster_link *link,
     char text[MUSTER_REASON_SIZE];
     if (!muster_call_matches(here, there, text, sizeof text)) {
         return muster_error_set(MUSTER_INVALID, "rank %u (host %s) calls differently: %s",
-                                link->rank, link->peer.host, text);
+                                link->rank, muster_link_host(link), text);
     }
     return MUSTER_OK;
 }
@@ -282,7 +302,8 @@ muster_status muster_transfer_check(const struct muster_link *link,
         return muster_error_set(MUSTER_INVALID,
                                 "rank %u (host %s) differs in a message's size: %" PRIu64
                                 " bytes here, %" PRIu64 " there",
-                                link->rank, link->peer.host, transfer->size_bytes, size_bytes);
+                                link->rank, muster_link_host(link), transfer->size_bytes,
+                                size_bytes);
     }
     return MUSTER_OK;
 }
@@ -316,11 +337,7 @@ void muster_link_aborted(struct muster_link *link, const struct muster_operation
 
 uint32_t muster_fabric_own_rank(const struct muster_fabric *fabric)
 {
-    uint32_t rank = 0;
-    while (rank < fabric->link_count && fabric->links[rank] != NULL) {
-        rank++;
-    }
-    return rank;
+    return fabric->rank;
 }
 
 /* Notifies the peer first, with this member's rank; then ends the transfers here. */

@@ -40,6 +40,10 @@ enum muster_link_state {
     MUSTER_LINK_LOST = 4,      /* reason says why */
 };
 
+/* Of a link that is kept from an earlier generation, and whose peer has not been heard of in this
+ * one. It is in by_member only. */
+#define MUSTER_NO_RANK UINT32_MAX
+
 /* All that connects this process with one other member. */
 struct muster_link {
     struct muster_fabric *fabric;
@@ -47,7 +51,8 @@ struct muster_link {
     void *transport;                    /* the ops' object in this fabric */
     void *end;                          /* the transport's own; NULL when closed */
     struct muster_peer peer;
-    uint32_t rank; /* in the current generation */
+    uint32_t rank; /* in the current generation; MUSTER_NO_RANK: not a member, as far as known */
+    bool known;    /* the peer was added in this generation, with its addresses */
     enum muster_link_state state;
     uint32_t tried;                        /* bits: transports tried in this opening */
     uint64_t opened;                       /* times; another number is another opening */
@@ -330,9 +335,13 @@ struct muster_fabric {
     uint64_t generation;              /* 0: none begun */
     atomic_uint_fast64_t valid;       /* the same while it is not revoked, else 0 */
     char host[MUSTER_PEER_HOST_SIZE]; /* this member's, as the peers know it */
-    struct muster_link **links;       /* [link_count], by rank; NULL for this member */
-    struct muster_link *by_member;    /* the same in a hash */
+    uint32_t rank;                    /* this member's */
+    struct muster_link **links;       /* [link_count], by rank; NULL: this member, or one of which
+                                         nothing is known yet */
+    struct muster_link *by_member;    /* the same in a hash, and links without a rank */
     uint32_t link_count;
+    uint32_t known_count;                 /* of the links by rank */
+    struct muster_peer_finder *finder;    /* or NULL */
     struct muster_ended_operations ended; /* of this generation */
     struct muster_signatures signatures;
     struct muster_announcement_listener *listeners;
@@ -375,6 +384,11 @@ struct muster_fabric {
      * Progress knows no links, so it is a slot, as those of transports are. */
     int64_t (*look_at_links)(struct muster_fabric *fabric, int64_t now_ns);
 
+    /* A link that is opened and whose peer is not known; and one without a rank, whose peer has
+     * told one. Likewise slots: known_peers.h and sought_links.h know links. */
+    void (*seek)(struct muster_link *link);
+    muster_status (*claim_rank)(struct muster_link *link);
+
     struct muster_fabric_figures figures;
 };
 
@@ -383,7 +397,10 @@ struct muster_fabric {
 /* This member's rank in the current generation. */
 uint32_t muster_fabric_own_rank(const struct muster_fabric *fabric);
 
-/* The link to a peer of this generation; NULL if there is none. */
+/* For texts: the name of the peer's host, if it is known. */
+const char *muster_link_host(const struct muster_link *link);
+
+/* The link to a member; NULL if there is none. */
 struct muster_link *muster_fabric_find_link(struct muster_fabric *fabric, const char *member);
 
 /* Opens the link if it is IDLE. */
@@ -399,6 +416,10 @@ void muster_link_mark(struct muster_link *link);
  * is none the link is lost, and `what` says why. State OPENING. */
 void muster_link_try_next(struct muster_link *link, const char *what);
 
+/* Posts what was posted to the link before again, to the transport that has it now: its receives,
+ * and these sends. If the link is closed they end with MUSTER_REJOIN. */
+void muster_link_repost(struct muster_link *link, struct muster_transfer_list *sends);
+
 /* Wakes the threads that wait for a link to change. */
 void muster_link_notify(const struct muster_link *link);
 
@@ -410,9 +431,9 @@ void muster_link_opened(struct muster_link *link);
  * used. */
 void muster_link_fail(struct muster_link *link, enum muster_link_state state, const char *what);
 
-/* The peer has told its rank in a generation, in a hello or a frame. MUSTER_INVALID: it is another
- * one than here; the text has both. What it tells of a later generation is compared when that
- * begins here; an earlier one does not matter. */
+/* The peer has told its rank in a generation, in a hello or a frame. A link without a rank gets it.
+ * MUSTER_INVALID: it is another one than here; the text has both. What it tells of a later
+ * generation is compared when that begins here; an earlier one does not matter. */
 MUSTER_CHECKED muster_status muster_link_told_rank(struct muster_link *link, uint64_t generation,
                                                    uint32_t rank);
 /* The present generation has begun: what the peer has told of it before. Loses the link as above.

@@ -35,6 +35,9 @@ static int64_t part_of_quiet_ns(const struct muster_fabric *fabric, int64_t part
 
 static bool is_awaited(const struct muster_link *link)
 {
+    if (link->peer.address_count == 0) {
+        return false; /* it is sought, or has dialled this member: others can probe it */
+    }
     return link->state == MUSTER_LINK_OPENING ||
            (link->state == MUSTER_LINK_OPEN && (link->receives.count > 0 || link->sends > 0));
 }

@@ -3,6 +3,7 @@
 
 #include "worker/base/epoch.h"
 #include "worker/base/thread.h"
+#include "worker/fabric/known_peers.h"
 #include "worker/fabric/link.h"
 #include "worker/trace/timeline.h"
 
@@ -10,7 +11,7 @@
 
 /* Posting ------------------------------------------------------------------------------------ */
 
-static muster_status check_transfer(const struct muster_fabric *fabric,
+static muster_status check_transfer(struct muster_fabric *fabric,
                                     const struct muster_transfer *transfer)
 {
     if (transfer->key.generation > fabric->generation) {
@@ -21,7 +22,7 @@ static muster_status check_transfer(const struct muster_fabric *fabric,
         transfer->key.generation < fabric->generation) {
         return muster_fabric_over(fabric, transfer->key.generation);
     }
-    if (transfer->peer >= fabric->link_count || fabric->links[transfer->peer] == NULL) {
+    if (muster_fabric_link_to(fabric, transfer->peer) == NULL) {
         return muster_error_set(MUSTER_INVALID, "rank %u: no other member of generation %" PRIu64,
                                 transfer->peer, muster_epoch_shown(fabric->generation));
     }
@@ -133,9 +134,10 @@ muster_status muster_fabric_post(struct muster_fabric *fabric, struct muster_tra
 
 void muster_fabric_open_locked(struct muster_fabric *fabric, uint64_t generation, uint32_t peer)
 {
-    if (generation == fabric->generation && peer < fabric->link_count &&
-        fabric->links[peer] != NULL) {
-        muster_link_open(fabric->links[peer]);
+    struct muster_link *link =
+        generation == fabric->generation ? muster_fabric_link_to(fabric, peer) : NULL;
+    if (link != NULL) {
+        muster_link_open(link);
     }
 }
 
@@ -146,7 +148,7 @@ bool muster_fabric_reads_devices(struct muster_fabric *fabric, uint64_t generati
     bool reads = fabric->generation == generation;
     for (size_t i = 0; i < count && reads; i++) {
         const struct muster_link *link = fabric->links[ranks[i]];
-        reads = link->state == MUSTER_LINK_OPEN && link->ops->reads_devices;
+        reads = link != NULL && link->state == MUSTER_LINK_OPEN && link->ops->reads_devices;
     }
     return reads;
 }
@@ -187,11 +189,11 @@ void muster_fabric_abort(struct muster_fabric *fabric, uint32_t peer, uint64_t g
     struct muster_operation_id operation = {
         .generation = generation, .context = context, .sequence = sequence};
     AUTO_LOCK(&fabric->lock);
-    if (generation != fabric->generation || peer >= fabric->link_count ||
-        fabric->links[peer] == NULL) {
+    struct muster_link *link =
+        generation == fabric->generation ? muster_fabric_link_to(fabric, peer) : NULL;
+    if (link == NULL) {
         return;
     }
-    struct muster_link *link = fabric->links[peer];
     if (link->state == MUSTER_LINK_IDLE) {
         muster_link_open(link);
     }

@@ -7,11 +7,11 @@
 
 #include "worker/session/session_parts.h"
 
-/* Opens the links, creates the contexts, agrees on link figures and lets collectives begin. Takes
- * lists out of the response. MUSTER_FATAL: no memory, or an answer that contradicts itself. On
- * failure only the number of the generation remains. */
-MUSTER_CHECKED muster_status muster_session_begin_generation(struct muster_session *session,
-                                                             struct muster_join_response *response);
+/* Opens the links, creates the contexts, agrees on link figures and lets collectives begin.
+ * MUSTER_FATAL: no memory, or an answer that contradicts itself. On failure only the number of the
+ * generation remains. */
+MUSTER_CHECKED muster_status muster_session_begin_generation(
+    struct muster_session *session, const struct muster_join_response *response);
 
 /* The ranks and sizes that the user reads at any time. */
 void muster_session_store_ranks(struct muster_session *session,
@@ -20,10 +20,5 @@ void muster_session_store_ranks(struct muster_session *session,
 /* Waits until no call holds the generation and destroys it: communicator and lists. Its number
  * stays. */
 void muster_session_end_generation(struct muster_session *session);
-
-/* Digests of an answer: of the names of its hosts and racks, and of the number of members on each
- * host. */
-void muster_session_digest_hosts(const struct muster_join_response *response, uint32_t *ret_hosts,
-                                 uint32_t *ret_shape);
 
 #endif

@@ -67,6 +67,8 @@ static void fill_request(struct muster_session *session, struct muster_join_requ
         .max_size = settings->max_size,
         .target_size = settings->target_size,
         .wire_version = MUSTER_WIRE_VERSION,
+        .neighbours = true,
+        .neighbours_above = settings->neighbours_above,
     };
     (void)snprintf(request->job, sizeof request->job, "%s", settings->job);
     memcpy(info->id, session->member, sizeof info->id);

@@ -16,11 +16,37 @@
 #include "worker/base/thread.h"
 #include "worker/communicator/process_set.h"
 
-/* Ranks of the generation that begins ---------------------------------------------------------- */
+/* Ids ------------------------------------------------------------------------------------------ */
+
+static unsigned digit_of(char digit)
+{
+    return digit <= '9' ? (unsigned)(digit - '0') : (unsigned)((digit | 0x20) - 'a' + 10);
+}
+
+/* "00112233-4455-...": 32 hexadecimal digits, and dashes. */
+static struct muster_short_id shorten(const char *uuid)
+{
+    struct muster_short_id id = {{0}};
+    size_t digits = 0;
+    for (; *uuid != '\0' && digits < 2 * sizeof id.bytes; uuid++) {
+        if (*uuid != '-') {
+            unsigned upper = id.bytes[digits / 2];
+            id.bytes[digits / 2] = (unsigned char)(upper << 4 | digit_of(*uuid));
+            digits++;
+        }
+    }
+    return id;
+}
+
+static bool is_known(const struct muster_short_id *id)
+{
+    static const struct muster_short_id none;
+    return memcmp(id, &none, sizeof none) != 0;
+}
 
 /* A member of the new generation, to be found by its id. */
 struct place {
-    const char *member;
+    struct muster_short_id id;
     uint32_t rank;
 };
 
@@ -28,62 +54,61 @@ static int compare_places(const void *left, const void *right)
 {
     const struct place *a = left;
     const struct place *b = right;
-    return strcmp(a->member, b->member);
+    return memcmp(&a->id, &b->id, sizeof a->id);
 }
 
 /* new_ranks[i]: where the member that had rank i is now. */
 static muster_status map_ranks(const struct muster_session_sets *sets,
-                               const struct muster_peer *peers, uint32_t count, uint32_t *new_ranks)
+                               const struct muster_short_id *ids, uint32_t count,
+                               uint32_t *new_ranks)
 {
     AUTO_FREE struct place *places = calloc(count, sizeof *places);
     if (places == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for %u members", count);
     }
     for (uint32_t i = 0; i < count; i++) {
-        places[i] = (struct place){peers[i].member, i};
+        places[i] = (struct place){ids[i], i};
     }
     qsort(places, count, sizeof *places, compare_places);
     for (uint32_t i = 0; i < sets->members; i++) {
-        const struct place wanted = {.member = sets->member_ids[i]};
-        const struct place *found = bsearch(&wanted, places, count, sizeof *places, compare_places);
+        const struct place wanted = {.id = sets->member_ids[i]};
+        const struct place *found =
+            is_known(&wanted.id) ? bsearch(&wanted, places, count, sizeof *places, compare_places)
+                                 : NULL;
         new_ranks[i] = found != NULL ? found->rank : MUSTER_SET_GONE;
     }
     return MUSTER_OK;
 }
 
-static muster_status move_table(struct muster_session_sets *sets, const struct muster_peer *peers,
+/* The table has been moved to the ranks of this generation, or has no set. ids: taken. */
+static void set_ids_locked(struct muster_session_sets *sets, struct muster_short_id *ids,
+                           const struct muster_communicator *communicator)
+{
+    free(sets->member_ids);
+    sets->member_ids = ids;
+    sets->members = communicator->topology.ranks;
+    sets->own = communicator->rank;
+    sets->generation = communicator->generation;
+}
+
+/* The held sets get the ranks of this generation, whose members have these ids. */
+static muster_status move_table(struct muster_session_sets *sets, const struct muster_short_id *ids,
                                 uint32_t count)
 {
-    AUTO_FREE uint32_t *new_ranks = calloc(sets->members, sizeof *new_ranks);
+    AUTO_LOCK(&sets->mutex);
+    AUTO_FREE uint32_t *new_ranks = calloc(sets->members + (size_t)1, sizeof *new_ranks);
     if (new_ranks == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for %u members", sets->members);
     }
-    TRY(map_ranks(sets, peers, count, new_ranks));
-    AUTO_LOCK(&sets->mutex);
+    TRY(map_ranks(sets, ids, count, new_ranks));
     muster_process_sets_move(&sets->table, new_ranks, sets->own);
     return MUSTER_OK;
 }
 
-muster_status muster_session_move_sets(struct muster_session *session,
-                                       const struct muster_peer *peers, uint32_t count,
-                                       uint32_t own)
+void muster_session_begin_sets(struct muster_session *session)
 {
-    struct muster_session_sets *sets = &session->sets;
-    AUTO_FREE char(*member_ids)[MUSTER_UUID_SIZE] = calloc(count, sizeof *member_ids);
-    if (member_ids == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory for %u members", count);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        memcpy(member_ids[i], peers[i].member, sizeof member_ids[i]);
-    }
-    if (sets->member_ids != NULL) {
-        TRY(move_table(sets, peers, count));
-    }
-    free(sets->member_ids);
-    sets->member_ids = TAKE(member_ids);
-    sets->members = count;
-    sets->own = own;
-    return MUSTER_OK;
+    AUTO_LOCK(&session->sets.mutex);
+    muster_process_sets_forget_names(&session->sets.table);
 }
 
 /* Which sets all of their members hold --------------------------------------------------------- */
@@ -117,6 +142,27 @@ static muster_status find_most(struct keeping *keeping, uint32_t *ret_most)
                                                 .type = MUSTER_UINT32,
                                                 .op = MUSTER_MAX,
                                                 .algorithm = "recursive_doubling"});
+}
+
+/* Also the table gets the ranks of this generation. */
+static muster_status gather_ids(struct keeping *keeping)
+{
+    struct muster_session_sets *sets = &keeping->session->sets;
+    const struct muster_short_id own = shorten(keeping->session->member);
+    AUTO_FREE struct muster_short_id *ids = calloc(keeping->size, sizeof *ids);
+    if (ids == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for %u members", keeping->size);
+    }
+    TRY(run(keeping, (struct muster_request){.collective = MUSTER_ALLGATHER,
+                                             .in = &own,
+                                             .out = ids,
+                                             .count = sizeof own,
+                                             .type = MUSTER_UINT8}));
+    TRY(move_table(sets, ids, keeping->size));
+    AUTO_LOCK(&sets->mutex);
+    set_ids_locked(sets, TAKE(ids), keeping->communicator);
+    keeping->own_count = muster_process_sets_digests(&sets->table, keeping->own);
+    return MUSTER_OK;
 }
 
 static muster_status gather_counts(struct keeping *keeping)
@@ -211,14 +257,28 @@ static muster_status create_context_of_all(struct keeping *keeping)
                                               keeping->size, &keeping->context);
 }
 
+/* Nobody holds a set. Ids will be known when one is created. */
+static muster_status forget_ids(struct keeping *keeping)
+{
+    struct muster_session_sets *sets = &keeping->session->sets;
+    struct muster_short_id *none = calloc(keeping->size, sizeof *none);
+    if (none == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for %u members", keeping->size);
+    }
+    AUTO_LOCK(&sets->mutex);
+    set_ids_locked(sets, none, keeping->communicator);
+    return MUSTER_OK;
+}
+
 static muster_status keep(struct keeping *keeping)
 {
     uint32_t most = keeping->own_count;
     TRY(create_context_of_all(keeping));
     TRY(find_most(keeping, &most));
     if (most == 0) {
-        return MUSTER_OK;
+        return forget_ids(keeping);
     }
+    TRY(gather_ids(keeping));
     TRY(gather_counts(keeping));
     TRY(gather_digests(keeping));
     return confirm(keeping);
@@ -252,4 +312,38 @@ muster_status muster_session_keep_sets(struct muster_session *session, uint32_t 
     free(keeping.own);
     free(keeping.digests);
     return status;
+}
+
+/* Created ---------------------------------------------------------------------------------------
+ */
+
+muster_status muster_session_note_set(struct muster_session *session,
+                                      struct muster_context *context, const uint32_t *members,
+                                      uint32_t count, uint32_t *ret_suspect)
+{
+    struct muster_session_sets *sets = &session->sets;
+    const struct muster_short_id own = shorten(session->member);
+    AUTO_FREE struct muster_short_id *ids = calloc(count, sizeof *ids);
+    if (ids == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for %u members", count);
+    }
+    const struct muster_request request = {
+        .collective = MUSTER_ALLGATHER,
+        .in = &own,
+        .out = ids,
+        .count = sizeof own,
+        .type = MUSTER_UINT8,
+        .deadline_ns = muster_clock_after_ms(session->settings.call_timeout_ms)};
+    TRY(muster_context_run(context, &request, ret_suspect));
+    if (session->without_service) { /* there is no next generation */
+        return MUSTER_OK;
+    }
+    AUTO_LOCK(&sets->mutex);
+    if (sets->generation != session->generation.number) {
+        return muster_error_set(MUSTER_REJOIN, "the generation has ended while it was prepared");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        sets->member_ids[members[i]] = ids[i];
+    }
+    return MUSTER_OK;
 }

@@ -181,7 +181,7 @@ static muster_status create_communicator(struct opening *opening,
     };
     digest(opening, &options.hosts_digest, &options.shape_digest);
     muster_fabric_set_token(session->fabric, opening->all[0].token);
-    TRY(muster_session_move_sets(session, peers, size, opening->exchange->rank));
+    muster_session_begin_sets(session);
     return muster_communicator_create(&options, ret_communicator);
 }
 

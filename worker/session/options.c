@@ -205,6 +205,17 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     return MUSTER_OK;
 }
 
+/* It has no field: programs need not know of it. */
+static muster_status read_neighbours(uint32_t *ret_above)
+{
+    uint32_t above = muster_option_read_number("MUSTER_NEIGHBOURS_ABOVE", MUSTER_PEERS_INLINE_MAX);
+    TRY(muster_option_check_number(above, (struct muster_option_range){"neighbours above",
+                                                                       "MUSTER_NEIGHBOURS_ABOVE", 1,
+                                                                       MUSTER_OPTION_BAD - 1}));
+    *ret_above = above;
+    return MUSTER_OK;
+}
+
 static muster_status init(const muster_options *options, bool service,
                           struct muster_settings *ret_settings)
 {
@@ -231,6 +242,9 @@ static muster_status init(const muster_options *options, bool service,
         service ? copy_service(&complete, &settings) : copy_no_service(&settings);
     if (status == MUSTER_OK) {
         status = copy_strings(&complete, &settings);
+    }
+    if (status == MUSTER_OK) {
+        status = read_neighbours(&settings.neighbours_above);
     }
     if (status == MUSTER_OK) {
         status = muster_transports_parse(&complete, NULL, &settings.transports);

@@ -26,6 +26,8 @@ struct muster_settings {
     struct muster_transport_settings *transports; /* of the links */
     uint32_t min_size, max_size, target_size;
     uint32_t order;
+    uint32_t
+        neighbours_above; /* members of the largest job of which all are known from the start */
     uint32_t join_timeout_ms, call_timeout_ms;
     bool leave_on_sigterm;
     bool measure; /* the links, when there is reason to */

@@ -432,8 +432,7 @@ static void lose(struct muster_process_set *set)
     set->stage = MUSTER_SET_LOST;
 }
 
-void muster_process_sets_move(struct muster_process_sets *sets, const uint32_t *new_ranks,
-                              uint32_t own)
+void muster_process_sets_forget_names(struct muster_process_sets *sets)
 {
     sets->number_count = 0;
     for (uint32_t i = 0; i < sets->slot_count; i++) {
@@ -444,7 +443,17 @@ void muster_process_sets_move(struct muster_process_sets *sets, const uint32_t *
         set->number = 0;
         if (set->stage == MUSTER_SET_NAMED) {
             clear(set);
-        } else if (set->stage == MUSTER_SET_HELD && new_ranks[own] == MUSTER_SET_GONE) {
+        }
+    }
+}
+
+void muster_process_sets_move(struct muster_process_sets *sets, const uint32_t *new_ranks,
+                              uint32_t own)
+{
+    muster_process_sets_forget_names(sets);
+    for (uint32_t i = 0; i < sets->slot_count; i++) {
+        struct muster_process_set *set = &sets->slots[i];
+        if (set->stage == MUSTER_SET_HELD && new_ranks[own] == MUSTER_SET_GONE) {
             lose(set);
         } else if (set->stage == MUSTER_SET_HELD) {
             keep_survivors(set, new_ranks, own);

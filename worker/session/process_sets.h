@@ -127,9 +127,12 @@ MUSTER_CHECKED muster_status muster_process_sets_free(struct muster_process_sets
                                                       muster_scope scope,
                                                       struct muster_context **ret_context);
 
-/* A generation begins, and no creation is under way: rank i of the one before is new_ranks[i] now,
- * or MUSTER_SET_GONE; so is `own`, this process's rank in the one before. Contexts have been taken
- * out. */
+/* A generation begins, and no creation is under way. Contexts have been taken out. Names stand for
+ * nothing any more, except those of sets that are HELD or LOST. */
+void muster_process_sets_forget_names(struct muster_process_sets *sets);
+
+/* The same, and: rank i of the generation whose ranks the HELD sets have is new_ranks[i] now, or
+ * MUSTER_SET_GONE; so is `own`, this process's rank in that. */
 void muster_process_sets_move(struct muster_process_sets *sets, const uint32_t *new_ranks,
                               uint32_t own);
 

@@ -13,6 +13,7 @@
 #include "worker/communicator/process_set.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
+#include "worker/session/kept_sets.h"
 #include "worker/session/scopes.h"
 #include "worker/session/session_sets.h"
 #include "worker/session/split_list.h"
@@ -62,6 +63,14 @@ static muster_status create(struct muster_session *session, const struct muster_
                                        creation.free_candidates, &candidate, &context, ret_suspect);
     if (status != MUSTER_OK) {
         abandon(session, &creation);
+        return muster_error_prefix(status, "process set %s of %zu members", list->name,
+                                   list->count);
+    }
+    status = muster_session_note_set(session, context, list->members, (uint32_t)list->count,
+                                     ret_suspect);
+    if (status != MUSTER_OK) {
+        abandon(session, &creation);
+        muster_context_destroy(context);
         return muster_error_prefix(status, "process set %s of %zu members", list->name,
                                    list->count);
     }

@@ -38,6 +38,7 @@ enum muster_session_stage {
 struct muster_generation {
     uint64_t number;                          /* 0: this member was never in one */
     struct muster_communicator *communicator; /* NULL: there is no generation now */
+    struct muster_session_finder *finder;     /* of its members; NULL: all are known */
     uint64_t state_version; /* the newest committed state; 0: none was ever committed */
     uint32_t state_source;  /* the rank that sends it */
     uint32_t stale_count;
@@ -45,17 +46,25 @@ struct muster_generation {
     bool stores_tuned;     /* rank 0 stores what autotuning finds; false after a failure */
 };
 
+struct muster_session_finder;
+
+/* A member's UUID as members send it to each other. */
+struct muster_short_id {
+    unsigned char bytes[16];
+};
+
 /* The process sets of this process. Contexts are destroyed when no call can be using them: a call
  * that holds the generation may have looked one up just before the set was freed. */
 struct muster_session_sets {
-    pthread_mutex_t mutex; /* the following, but for member_ids and members */
+    pthread_mutex_t mutex; /* the following */
     struct muster_process_sets table;
     struct muster_context **retired; /* owned [retired_room] of sets that were freed */
     size_t retired_count, retired_room;
     uint64_t former_progress; /* operations that finished in contexts that were destroyed */
-    char (*member_ids)[MUSTER_UUID_SIZE]; /* owned [members] by the ranks of the table; under
-                                             rejoin_mutex; NULL: no generation yet */
+    /* Of the generation of whose ranks the table speaks: */
+    struct muster_short_id *member_ids; /* owned [members]; zero: not known, and in no set */
     uint32_t members, own;
+    uint64_t generation;
 };
 
 struct muster_session {

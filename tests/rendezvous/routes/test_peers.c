@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <zlib.h>
 
 /* Hosts of four, and the last of two: ragged. */
 enum { SIZE = 70, PER_HOST = 4, HOSTS = 18, LARGE = 66 };
@@ -132,6 +133,83 @@ static void who_asks_for_neighbours_gets_these_and_the_shape(void **state)
     finish_all(fixture, SIZE);
 }
 
+/* As the contract has it: names and racks, each with its end. */
+static uint32_t digest_of_hosts(void)
+{
+    uLong digest = crc32(0, NULL, 0);
+    for (unsigned i = 0; i < HOSTS; i++) {
+        char name[16];
+        int length = snprintf(name, sizeof name, "h%u", i);
+        digest = crc32(digest, (const Bytef *)name, (uInt)length + 1);
+        digest = crc32(digest, (const Bytef *)"", 1);
+    }
+    return (uint32_t)digest;
+}
+
+static void what_a_worker_reads_of_a_large_job_is_whole(void **state)
+{
+    struct fixture *fixture = *state;
+    join_all(fixture, SIZE, true);
+    for (unsigned rank = 0; rank < SIZE; rank++) {
+        struct muster_join_response formed;
+        assert_int_equal(muster_join_response_decode(fixture->calls[rank].json, &formed),
+                         MUSTER_OK);
+        assert_true(formed.has_shape);
+        assert_string_equal(formed.shape.member, test_member(rank));
+        assert_int_equal(formed.shape.host_count, HOSTS);
+        assert_int_equal(formed.shape.host_run_count, 2);
+        assert_int_equal(formed.shape.rack_run_count, 1);
+        assert_int_equal(formed.shape.racks[0].racks, 1);
+        assert_int_equal(formed.shape.racks[0].hosts, HOSTS);
+        assert_int_equal(formed.shape.order_run_count, 1);
+        assert_int_equal(formed.shape.orders[0].count, SIZE);
+        assert_int_equal(formed.shape.orders[0].step, 1);
+        assert_int_equal(formed.shape.hosts_digest, digest_of_hosts());
+        char host[16];
+        (void)snprintf(host, sizeof host, "h%u", formed.shape.near[0].rank / PER_HOST);
+        assert_string_equal(formed.shape.near[0].host, host);
+        muster_join_response_finish(&formed);
+    }
+    finish_all(fixture, SIZE);
+}
+
+/* One number of a good response is another one: the error names its field. */
+static void a_response_that_contradicts_itself_is_refused(void **state)
+{
+    static const struct {
+        const char *list;
+        unsigned item;
+        const char *field;
+        json_int_t value;
+        const char *error;
+    } changes[] = {
+        {"shape", 0, "hosts", 16, "formed.shape: 66 in all, not 70"},
+        {"shape", 0, "hosts", 4294967295, "formed.shape: 17179869180 in all, not 70"},
+        {"shape", 1, "size", 0, "formed.shape[1]: is 0"},
+        {"rackShape", 0, "hosts", 19, "formed.rackShape: 19 in all, not 18"},
+        {"orders", 0, "count", 71, "formed.orders: 71 in all, not 70"},
+        {"near", 2, "rank", 70, "formed.near.rank: 70 is not below 70"},
+        {"staleRanges", 0, "count", 70, "formed.state.staleRanges[0]: ranks 1 and 70 more, of 70"},
+    };
+    struct fixture *fixture = *state;
+    join_all(fixture, SIZE, true);
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        struct muster_join_response decoded;
+        json_t *json = json_deep_copy(fixture->calls[0].json);
+        json_t *formed = json_object_get(json, "formed");
+        json_t *list = json_object_get(formed, changes[i].list);
+        list = list != NULL ? list
+                            : json_object_get(json_object_get(formed, "state"), changes[i].list);
+        assert_int_equal(json_object_set_new(json_array_get(list, changes[i].item),
+                                             changes[i].field, json_integer(changes[i].value)),
+                         0);
+        assert_int_equal(muster_join_response_decode(json, &decoded), MUSTER_INVALID);
+        assert_string_equal(muster_last_error(), changes[i].error);
+        json_decref(json);
+    }
+    finish_all(fixture, SIZE);
+}
+
 static void a_small_job_and_who_does_not_ask_get_all_peers(void **state)
 {
     struct fixture *fixture = *state;
@@ -160,6 +238,26 @@ static void a_small_job_and_who_does_not_ask_get_all_peers(void **state)
         config.hold_ms = 15000;
         assert_int_equal(muster_service_create(&config, fixture->store, &fixture->service),
                          MUSTER_OK);
+    }
+}
+
+/* A worker says itself which jobs are large. */
+static void what_is_large_can_be_said(void **state)
+{
+    struct fixture *fixture = *state;
+    for (unsigned i = 0; i < 4; i++) {
+        test_call_start(&fixture->calls[i], fixture->service, MUSTER_RPC_JOIN, NULL,
+                        "{'job': 'j', 'member': '%s', 'host': 'h', 'minSize': 4, 'maxSize': 4, "
+                        "'addresses': ['tcp://10.0.0.1:1'], 'neighbours': true, "
+                        "'neighboursAbove': %u}",
+                        test_member(i), 2 + i);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        assert_true(test_call_wait(&fixture->calls[i]));
+        const json_t *formed = json_object_get(fixture->calls[i].json, "formed");
+        assert_int_equal(json_object_get(formed, "near") != NULL, 2 + i < 4);
+        assert_int_equal(json_object_get(formed, "peers") != NULL, 2 + i >= 4);
+        test_call_finish(&fixture->calls[i]);
     }
 }
 
@@ -209,8 +307,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_asks_for_neighbours_gets_these_and_the_shape, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(what_a_worker_reads_of_a_large_job_is_whole, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_response_that_contradicts_itself_is_refused, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_small_job_and_who_does_not_ask_get_all_peers, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(what_is_large_can_be_said, set_up, tear_down),
         cmocka_unit_test_setup_teardown(peers_of_the_last_generation_are_given_by_rank, set_up,
                                         tear_down),
     };

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 enum { RANKS = 4, ABSENT = 3, VICTIM = 2, COUNT = 20000, LARGE = 300000 };
-enum { ABSENT_MS = 100 }; /* no result can come: the longer, the more a wrong member has done */
+enum { ABSENT_MS = 50 }; /* no result can come: the longer, the more a wrong member has done */
 
 /* A call of all members, and how it ended. */
 struct promised_call {

@@ -364,7 +364,8 @@ static void a_failed_operation_leaves_no_transfer_posted(void **state)
     parts[0].deadline_ns = muster_clock_after_ms(20);
     group_start_flat(&group, GROUP_INPROC, 2);
     assert_int_equal(run_part(&group.members[0], &parts[0], 1), MUSTER_RETRY);
-    struct muster_peer alone = {.member = "alone"};
+    struct muster_peer alone;
+    muster_fabric_describe(group.members[0].fabric, &alone);
     assert_int_equal(muster_fabric_begin_generation(group.members[0].fabric, 4, &alone, 1),
                      MUSTER_OK);
     group_finish(&group);

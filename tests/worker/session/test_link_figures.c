@@ -14,6 +14,7 @@
 #include "tests/support/crew.h"
 #include "tests/support/service.h"
 #include "worker/base/clock.h"
+#include "worker/session/formed_answer.h"
 #include "worker/session/generation.h"
 #include "worker/session/rejoin.h"
 #include "worker/session/stored_figures.h"
@@ -54,7 +55,7 @@ static void digests_of_crew(uint32_t *ret_hosts, uint32_t *ret_shape)
     struct muster_wire_host hosts[2] = {{.name = "host-a", .size = SIZE / 2},
                                         {.name = "host-b", .size = SIZE / 2}};
     const struct muster_join_response response = {.host_count = 2, .hosts = hosts};
-    muster_session_digest_hosts(&response, ret_hosts, ret_shape);
+    muster_formed_answer_digest(&response, ret_hosts, ret_shape);
 }
 
 static uint32_t hosts_digest_of_crew(void)

@@ -75,6 +75,7 @@ static int clean_environment(void **state)
     for (size_t i = 0; i < VARIABLES; i++) {
         (void)unsetenv(variables[i].name);
     }
+    (void)unsetenv("MUSTER_NEIGHBOURS_ABOVE"); /* it has no option */
     return 0;
 }
 
@@ -332,6 +333,7 @@ static void a_variable_that_is_no_number_is_shown(void **state)
                                         "MUSTER_MAX",
                                         "MUSTER_TARGET",
                                         "MUSTER_ORDER",
+                                        "MUSTER_NEIGHBOURS_ABOVE",
                                         "MUSTER_JOIN_TIMEOUT_MS",
                                         "MUSTER_CALL_TIMEOUT_MS",
                                         "MUSTER_LEAVE_ON_SIGTERM"};
@@ -344,6 +346,22 @@ static void a_variable_that_is_no_number_is_shown(void **state)
         }
         assert_int_equal(unsetenv(names[i]), 0);
     }
+}
+
+static void jobs_above_64_members_begin_with_neighbours(void **state)
+{
+    struct muster_settings settings;
+    (void)state;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_int_equal(settings.neighbours_above, 64);
+    muster_settings_finish(&settings);
+    set("MUSTER_NEIGHBOURS_ABOVE", "4");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_int_equal(settings.neighbours_above, 4);
+    muster_settings_finish(&settings);
+    set("MUSTER_NEIGHBOURS_ABOVE", "0");
+    expect_refusal(NULL, "neighbours above (MUSTER_NEIGHBOURS_ABOVE) 0", "from 1");
 }
 
 static void sizes_must_fit_each_other(void **state)
@@ -407,6 +425,7 @@ int main(void)
         cmocka_unit_test_setup(without_a_rendezvous_the_variable_is_named, clean_environment),
         cmocka_unit_test_setup(a_bad_url_is_shown, clean_environment),
         cmocka_unit_test_setup(a_variable_that_is_no_number_is_shown, clean_environment),
+        cmocka_unit_test_setup(jobs_above_64_members_begin_with_neighbours, clean_environment),
         cmocka_unit_test_setup(sizes_must_fit_each_other, clean_environment),
         cmocka_unit_test_setup(names_have_bounds, clean_environment),
     };

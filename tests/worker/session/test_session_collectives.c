@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/crew.h"
@@ -166,6 +167,20 @@ static void all_collectives_work_in_all_scopes(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
+/* Each member begins with its neighbours, and finds the others when it calls them. */
+static void all_collectives_find_members_that_are_not_neighbours(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = group_service.url,
+                        .job = "neighbours",
+                        .count = 13,
+                        .hosts = 3,
+                        .function = do_everything};
+    assert_int_equal(setenv("MUSTER_NEIGHBOURS_ABOVE", "4", 1), 0);
+    assert_int_equal(crew_run(&crew), 0);
+    assert_int_equal(unsetenv("MUSTER_NEIGHBOURS_ABOVE"), 0);
+}
+
 static void a_job_of_one_member_has_all_collectives(void **state)
 {
     (void)state;
@@ -217,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_collectives_work_in_all_scopes),
+        cmocka_unit_test(all_collectives_find_members_that_are_not_neighbours),
         cmocka_unit_test(a_job_of_one_member_has_all_collectives),
         cmocka_unit_test(wrong_calls_are_named),
     };

@@ -70,6 +70,8 @@ static void inproc_begin_generation(void *transport)
             /* Sends that have waited for this generation are matched again. */
             muster_mutex_lock(&side->pair->lock);
             muster_transfer_table_splice(&side->mine->unexpected, &side->mine->inbox);
+            muster_inproc_tell_rank(side->mine, self->fabric);
+            muster_inproc_notify(side->theirs);
             muster_mutex_unlock(&side->pair->lock);
             muster_link_mark(link);
         }
@@ -443,9 +445,29 @@ static bool handle_inbox(struct muster_link *link, struct muster_inproc_side *si
     return true;
 }
 
+/* False: the link is closed, as the peer has another rank than this member knows. */
+static bool handle_rank(struct muster_link *link, struct muster_inproc_side *side)
+{
+    muster_mutex_lock(&side->pair->lock);
+    uint64_t generation = side->theirs->generation;
+    uint32_t rank = side->theirs->rank;
+    muster_mutex_unlock(&side->pair->lock);
+    if (generation == link->told_generation ||
+        muster_link_told_rank(link, generation, rank) == MUSTER_OK) {
+        return true;
+    }
+    char what[MUSTER_REASON_SIZE];
+    (void)snprintf(what, sizeof what, "%.200s", muster_last_error());
+    muster_link_fail(link, MUSTER_LINK_LOST, what);
+    return false;
+}
+
 static void inproc_progress(struct muster_link *link)
 {
     struct muster_inproc_side *side = link->end;
+    if (!handle_rank(link, side)) {
+        return;
+    }
     complete_sent(link, side);
     handle_aborts(link, side);
     check_signatures(link, side);

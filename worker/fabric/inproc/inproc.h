@@ -48,6 +48,8 @@ struct muster_inproc_refusal {
 struct muster_inproc_end {
     enum muster_inproc_state state;
     struct muster_inproc *owner;             /* OPEN: the transport to wake */
+    uint64_t generation;                     /* the last one that its fabric has begun */
+    uint32_t rank;                           /* of its fabric in that */
     atomic_bool has_work;                    /* for the slot progress */
     struct muster_transfer_list inbox;       /* the peer's sends, not matched yet */
     struct muster_transfer_table unexpected; /* the peer's sends whose receives are not posted */
@@ -93,6 +95,8 @@ muster_status muster_inproc_start(struct muster_fabric *fabric, const void *sett
 void muster_inproc_stop(void *transport);
 void muster_inproc_open(struct muster_link *link);
 void muster_inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sends);
+/* The fabric's generation and rank, for the peer. The pair is locked. */
+void muster_inproc_tell_rank(struct muster_inproc_end *mine, const struct muster_fabric *fabric);
 /* Opens this fabric's end of links that peers have opened, if they are members. */
 void muster_inproc_accept_links(struct muster_inproc *self);
 /* Moves the send that the peer receives to ret_sends, as soon as the peer does not read its memory.

@@ -2,6 +2,8 @@
 #include "worker/fabric/inproc/inproc.h"
 
 #include "worker/base/thread.h"
+#include "worker/fabric/known_peers.h"
+#include "worker/fabric/sought_links.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -69,6 +71,40 @@ void muster_inproc_stop(void *transport)
     free(self);
 }
 
+void muster_inproc_tell_rank(struct muster_inproc_end *mine, const struct muster_fabric *fabric)
+{
+    mine->generation = fabric->generation;
+    mine->rank = fabric->rank;
+}
+
+/* The link to the peer that has opened its end of the pair, if this fabric's end may be opened now.
+ * The hub is locked. */
+static struct muster_link *find_dialled(const struct muster_inproc *self,
+                                        struct muster_inproc_pair *pair, int mine)
+{
+    muster_mutex_lock(&pair->lock);
+    bool absent = pair->ends[mine].state == INPROC_ABSENT;
+    uint64_t generation = pair->ends[1 - mine].generation;
+    uint32_t rank = pair->ends[1 - mine].rank;
+    muster_mutex_unlock(&pair->lock);
+    struct muster_link *link =
+        absent ? muster_known_peers_hear_of(self->fabric, pair->names[1 - mine], generation, rank)
+               : NULL;
+    bool opens = link != NULL && (link->state == MUSTER_LINK_IDLE || muster_link_is_sought(link));
+    return opens ? link : NULL;
+}
+
+static void accept_link(struct muster_inproc *self, struct muster_link *link)
+{
+    struct muster_sought *kept =
+        muster_link_is_sought(link) ? muster_link_stop_seeking(link) : NULL;
+    muster_link_use_transport(link, self);
+    muster_inproc_open(link);
+    if (kept != NULL) {
+        muster_link_resume(link, kept);
+    }
+}
+
 /* Opening a link takes the locks of hub and pair, so each link is opened after the search has
  * released them, and the search begins again. */
 void muster_inproc_accept_links(struct muster_inproc *self)
@@ -84,20 +120,16 @@ void muster_inproc_accept_links(struct muster_inproc *self)
             if (strcmp(pair->names[mine], member) != 0) {
                 continue;
             }
-            muster_mutex_lock(&pair->lock);
-            bool absent = pair->ends[mine].state == INPROC_ABSENT;
-            muster_mutex_unlock(&pair->lock);
-            link = absent ? muster_fabric_find_link(self->fabric, pair->names[1 - mine]) : NULL;
-            if (link != NULL && link->state == MUSTER_LINK_IDLE) {
+            link = find_dialled(self, pair, mine);
+            if (link != NULL) {
                 break;
             }
-            link = NULL;
         }
         muster_mutex_unlock(&hub.lock);
         if (link == NULL) {
             return;
         }
-        muster_link_open(link);
+        accept_link(self, link);
     }
 }
 
@@ -186,6 +218,7 @@ void muster_inproc_open(struct muster_link *link)
         side->theirs = &pair->ends[1 - index];
         muster_mutex_lock(&pair->lock);
         side->mine->owner = self;
+        muster_inproc_tell_rank(side->mine, self->fabric);
         side->mine->state = INPROC_OPEN;
         muster_mutex_unlock(&pair->lock);
     }
