@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { FIELD_NAME_SIZE = 40 };
+
 struct number {
     bool negative;
     uint64_t magnitude;
@@ -387,6 +389,39 @@ static muster_status decode_field(const struct muster_field *field, const json_t
     return muster_error_set(MUSTER_FATAL, "%s: no such kind of field", field->name);
 }
 
+/* The name of the .proto: "minSize" is "min_size" there. False: it is the same. */
+static bool write_proto_name(const char *name, char ret_name[FIELD_NAME_SIZE])
+{
+    size_t used = 0;
+    bool differs = false;
+    for (const char *c = name; *c != '\0' && used + 2 < FIELD_NAME_SIZE; c++) {
+        bool upper = isupper((unsigned char)*c) != 0;
+        if (upper) {
+            ret_name[used++] = '_';
+        }
+        ret_name[used++] = (char)(upper ? tolower((unsigned char)*c) : *c);
+        differs = differs || upper;
+    }
+    ret_name[used] = '\0';
+    return differs;
+}
+
+/* In proto3's JSON a field may have its name in lowerCamelCase or that of the .proto. */
+static muster_status find_field(const struct muster_field *field, const json_t *json,
+                                const json_t **ret_present)
+{
+    char proto_name[FIELD_NAME_SIZE];
+    const json_t *present = json_object_get(json, field->name);
+    const json_t *other =
+        write_proto_name(field->name, proto_name) ? json_object_get(json, proto_name) : NULL;
+    if (present != NULL && other != NULL) {
+        return muster_error_set(MUSTER_INVALID, "%s: there twice, also as %s", field->name,
+                                proto_name);
+    }
+    *ret_present = present != NULL ? present : other;
+    return MUSTER_OK;
+}
+
 static muster_status decode_fields(const struct muster_service_message *message, const json_t *json,
                                    void *value)
 {
@@ -395,7 +430,8 @@ static muster_status decode_fields(const struct muster_service_message *message,
     }
     for (size_t i = 0; i < message->field_count; i++) {
         const struct muster_field *field = &message->fields[i];
-        const json_t *present = json_object_get(json, field->name);
+        const json_t *present = NULL;
+        TRY(find_field(field, json, &present));
         if (present != NULL && !json_is_null(present)) {
             TRY(decode_field(field, present, value));
         } else if (field->kind == MUSTER_FIELD_TEXT) {

@@ -55,6 +55,42 @@ static void sixty_four_bit_numbers_are_strings_and_may_be_numbers(void **state)
     json_decref(json);
 }
 
+/* Both are proto3's JSON: stock clients may be told to keep the names of the .proto. */
+static void fields_may_have_the_names_of_the_proto(void **state)
+{
+    (void)state;
+    struct muster_join_request join;
+    const char *text = "{\"job\":\"j\",\"member\":\"" ID
+                       "\",\"host\":\"h\",\"state_version\":\"9\",\"min_size\":2,"
+                       "\"maxSize\":4,\"library_version\":\"1.2\"}";
+    assert_int_equal(join_of(text, &join), MUSTER_OK);
+    assert_true(join.info.state_version == 9);
+    assert_int_equal(join.min_size, 2);
+    assert_int_equal(join.max_size, 4);
+    assert_string_equal(join.info.library, "1.2");
+    static const char *const rows[][2] = {
+        {"\"min_size\":-1", "minSize: not a whole number"},
+        {"\"min_size\":2,\"minSize\":2", "minSize: there twice, also as min_size"},
+        {"\"min_size\":null,\"minSize\":2", "minSize: there twice, also as min_size"},
+        {"\"min_size\":2,\"min_size\":2", "min_size"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char wrong[256];
+        (void)snprintf(wrong, sizeof wrong,
+                       "{\"job\":\"j\",\"member\":\"" ID "\",\"host\":\"h\",%s}", rows[i][0]);
+        assert_int_equal(join_of(wrong, &join), MUSTER_INVALID);
+        if (strstr(muster_last_error(), rows[i][1]) == NULL) {
+            fail_msg("%s: \"%s\"", wrong, muster_last_error());
+        }
+    }
+    /* Other spellings are unknown fields. */
+    assert_int_equal(join_of("{\"job\":\"j\",\"member\":\"" ID "\",\"host\":\"h\","
+                             "\"Min_Size\":3,\"minsize\":3}",
+                             &join),
+                     MUSTER_OK);
+    assert_int_equal(join.min_size, 0);
+}
+
 static void capabilities_are_a_map_of_short_texts(void **state)
 {
     (void)state;
@@ -451,6 +487,7 @@ int main(int argc, char **argv)
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sixty_four_bit_numbers_are_strings_and_may_be_numbers),
+        cmocka_unit_test(fields_may_have_the_names_of_the_proto),
         cmocka_unit_test(capabilities_are_a_map_of_short_texts),
         cmocka_unit_test(five_long_capabilities_are_too_many_bytes),
         cmocka_unit_test(bad_fields_are_refused_by_name),
