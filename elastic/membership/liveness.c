@@ -30,11 +30,40 @@ void muster_liveness_heartbeat(struct muster_signs *signs, int64_t now_ms)
     }
     signs->closed_ms = MUSTER_LIVENESS_NEVER;
     signs->reported_ms = MUSTER_LIVENESS_NEVER;
+    signs->unheard = false;
+    signs->away = false;
+    signs->refused = false;
 }
 
 void muster_liveness_begin_hold(struct muster_signs *signs)
 {
     signs->held = true;
+    signs->unheard = false;
+    signs->away = false;
+}
+
+void muster_liveness_expect(struct muster_signs *signs)
+{
+    signs->held = true;
+    signs->unheard = true;
+}
+
+void muster_liveness_doubt(struct muster_signs *signs)
+{
+    signs->away = true;
+}
+
+bool muster_liveness_doubted(const struct muster_signs *signs)
+{
+    return signs->closed_ms != MUSTER_LIVENESS_NEVER || signs->unheard || signs->away;
+}
+
+void muster_liveness_refused(struct muster_signs *signs, uint32_t reporter)
+{
+    if (muster_liveness_doubted(signs) && !signs->refused) {
+        signs->refused = true;
+        signs->reporter = reporter;
+    }
 }
 
 /* No sign of life: suspicions stay. */
@@ -44,6 +73,7 @@ void muster_liveness_end_hold(struct muster_signs *signs, int64_t now_ms)
         signs->last_seen_ms = now_ms;
     }
     signs->held = false;
+    signs->unheard = false;
 }
 
 void muster_liveness_restart(struct muster_signs *signs, int64_t now_ms)
@@ -84,7 +114,7 @@ static int64_t earlier(int64_t a_ms, int64_t b_ms)
 static int64_t suspicion_ms(const struct muster_signs *signs,
                             const struct muster_job_settings *settings)
 {
-    if (is_confirmed(signs)) {
+    if (signs->refused || is_confirmed(signs)) {
         return INT64_MIN;
     }
     return muster_liveness_after(earlier(signs->closed_ms, signs->reported_ms),
@@ -106,10 +136,25 @@ int64_t muster_liveness_deadline_ms(const struct muster_signs *signs,
                    earlier(lease_end_ms(signs, settings), arrive_ms));
 }
 
+static void format_refusal(const struct muster_signs *signs, char why[MUSTER_WHY_SIZE])
+{
+    char who[24] = "a newcomer";
+    if (signs->reporter != UINT32_MAX) {
+        (void)snprintf(who, sizeof who, "rank %" PRIu32, signs->reporter);
+    }
+    (void)snprintf(why, MUSTER_WHY_SIZE, "its process is gone: it refused a dial of %s, and %s",
+                   who,
+                   signs->closed_ms != MUSTER_LIVENESS_NEVER || signs->away
+                       ? "its connection closed"
+                       : "was not heard of since the server started");
+}
+
 static void format_suspicion(const struct muster_signs *signs,
                              const struct muster_job_settings *settings, char why[MUSTER_WHY_SIZE])
 {
-    if (is_confirmed(signs)) {
+    if (signs->refused) {
+        format_refusal(signs, why);
+    } else if (is_confirmed(signs)) {
         (void)snprintf(why, MUSTER_WHY_SIZE, "connection closed and reported by rank %" PRIu32,
                        signs->reporter);
     } else if (signs->closed_ms != MUSTER_LIVENESS_NEVER) {
@@ -155,6 +200,7 @@ static const struct {
     [MUSTER_LIVENESS_REPORTED] = {"reported", "reported by"},
     [MUSTER_LIVENESS_CONFIRMED] = {"confirmed", "connection closed and reported"},
     [MUSTER_LIVENESS_STUCK] = {"stuck", "stuck"},
+    [MUSTER_LIVENESS_REFUSED] = {"refused", "its process is gone"},
 };
 
 enum muster_liveness_verdict_kind muster_liveness_verdict_of(const char *why)

@@ -7,6 +7,8 @@
  *
  *   evidence                                                             dead
  *   its connection closed and a member reported it, no sign since        at once
+ *   its connection closed, or the server has started and not heard of    at once
+ *   it since; and it refused another member's dial
  *   one of the two, no sign of life since                                after suspect_ms
  *   no sign of life, and no request of it is held                        after lease_ms
  *   its generation was revoked and it has not joined again               after arrive_ms, with or
@@ -28,8 +30,11 @@ struct muster_signs {
     int64_t last_seen_ms; /* the last sign of life */
     bool held;            /* a request of it is held */
     int64_t closed_ms;    /* its connection closed, and no sign of life came since */
+    bool unheard;         /* the server has started, and no sign of life came since */
+    bool away;            /* a connection over which nothing was held closed, and none came since */
+    bool refused;         /* it refused another member's dial, and no sign of life came since */
     int64_t reported_ms;  /* another member reported it, and no sign of life came since */
-    uint32_t reporter;    /* the rank of that member */
+    uint32_t reporter;    /* the rank of that member; UINT32_MAX: a newcomer */
     int64_t awaited_ms;   /* the revocation after which it has not joined again yet */
     uint64_t progress;
 };
@@ -46,6 +51,21 @@ void muster_liveness_heartbeat(struct muster_signs *signs, int64_t now_ms);
 /* A request of the member is held from now on, and until end_hold: then its lease begins. */
 void muster_liveness_begin_hold(struct muster_signs *signs);
 void muster_liveness_end_hold(struct muster_signs *signs, int64_t now_ms);
+
+/* The server has started, and the member may not know of it yet: until a sign of life or end_hold
+ * it counts as one of which a request is held. */
+void muster_liveness_expect(struct muster_signs *signs);
+
+/* A connection of it closed over which nothing was held: no suspicion, as there are many reasons
+ * for that, but others should dial it. */
+void muster_liveness_doubt(struct muster_signs *signs);
+
+/* Whether others should dial the member: its connection closed, or it is not heard of since the
+ * server has started. */
+bool muster_liveness_doubted(const struct muster_signs *signs);
+
+/* It refused a dial of the member of this rank. Counts only while it is doubted. */
+void muster_liveness_refused(struct muster_signs *signs, uint32_t reporter);
 
 /* A fresh lease, and the whole time to arrive again for an awaited member. */
 void muster_liveness_restart(struct muster_signs *signs, int64_t now_ms);
@@ -73,6 +93,7 @@ enum muster_liveness_verdict_kind {
     MUSTER_LIVENESS_REPORTED,  /* another member reported it, and it gave no sign of life */
     MUSTER_LIVENESS_CONFIRMED, /* both */
     MUSTER_LIVENESS_STUCK,     /* alive, but it did not join again */
+    MUSTER_LIVENESS_REFUSED,   /* doubted, and it refused another member's dial */
     MUSTER_LIVENESS_VERDICTS,
 };
 

@@ -35,6 +35,7 @@ muster_status muster_membership_create(struct muster_membership **ret_membership
     muster_job_settings_init(&membership->settings);
     membership->phase = MUSTER_JOB_FORMING;
     membership->liveness_check_ms = MUSTER_LIVENESS_NEVER;
+    membership->maybe_doubted = true;
     muster_records_format(membership->why, "nobody has joined yet");
     *ret_membership = membership;
     return MUSTER_OK;
@@ -308,6 +309,7 @@ static void apply_disconnect(struct muster_membership *m, const struct muster_ev
     struct muster_member *member = muster_records_find(m, event->member);
     if (member->signs.closed_ms == MUSTER_LIVENESS_NEVER) {
         member->signs.closed_ms = m->now_ms;
+        m->maybe_doubted = true;
         check_liveness_of(m, member);
     }
 }
@@ -389,7 +391,7 @@ muster_status muster_membership_apply(struct muster_membership *membership,
         return status;
     }
     m->epoch = event->epoch > m->epoch ? event->epoch : m->epoch;
-    advance(m, event->kind != MUSTER_EVENT_DEATH, &actions);
+    advance(m, event->kind != MUSTER_EVENT_DEATH && !event->forms_nothing, &actions);
     if (pending != muster_membership_pending(m)) {
         add_action(&actions, MUSTER_ACTION_NOTIFY_WATCHES, "");
     }
@@ -427,6 +429,51 @@ void muster_membership_end_hold(struct muster_membership *membership, const char
     }
 }
 
+void muster_membership_expect(struct muster_membership *membership, const char *member)
+{
+    struct muster_member *found = muster_records_find(membership, member);
+    if (found != NULL && found->phase != MUSTER_MEMBER_GONE) {
+        muster_liveness_expect(&found->signs);
+        membership->maybe_doubted = true;
+    }
+}
+
+/* Doubts -------------------------------------------------------------------------------------- */
+
+void muster_membership_doubt(struct muster_membership *membership, const char *member)
+{
+    struct muster_member *found = muster_records_find(membership, member);
+    if (found != NULL && found->phase != MUSTER_MEMBER_GONE) {
+        muster_liveness_doubt(&found->signs);
+        membership->maybe_doubted = true;
+    }
+}
+
+void muster_membership_refused(struct muster_membership *membership, const char *suspect,
+                               const char *reporter, int64_t now_ms)
+{
+    struct muster_member *found = muster_records_find(membership, suspect);
+    const struct muster_member *by = muster_records_find(membership, reporter);
+    if (found != NULL && found->phase != MUSTER_MEMBER_GONE && by != NULL && by != found) {
+        muster_liveness_refused(&found->signs, by->generation == 0 ? UINT32_MAX : by->rank);
+        check_liveness_by(membership, now_ms);
+    }
+}
+
+bool muster_membership_forms_nothing(struct muster_membership *membership)
+{
+    struct muster_membership *m = membership;
+    bool any = false;
+    bool arrived = false;
+    for (uint32_t i = 0; m->maybe_doubted && i < m->count && !arrived; i++) {
+        bool doubted = muster_liveness_doubted(&m->listed[i]->signs);
+        any = any || doubted;
+        arrived = doubted && m->listed[i]->phase == MUSTER_MEMBER_ARRIVED;
+    }
+    m->maybe_doubted = any;
+    return arrived;
+}
+
 static int64_t earliest(int64_t a_ms, int64_t b_ms)
 {
     return a_ms < b_ms ? a_ms : b_ms;
@@ -434,8 +481,10 @@ static int64_t earliest(int64_t a_ms, int64_t b_ms)
 
 int64_t muster_membership_next_ms(const struct muster_membership *membership)
 {
-    return earliest(membership->liveness_check_ms, earliest(muster_forming_form_ms(membership),
-                                                            muster_forming_settle_ms(membership)));
+    int64_t form_ms =
+        membership->blocked ? MUSTER_LIVENESS_NEVER : muster_forming_form_ms(membership);
+    return earliest(membership->liveness_check_ms,
+                    earliest(form_ms, muster_forming_settle_ms(membership)));
 }
 
 /* True if a member is dead: *event is then its DEATH. Otherwise sets when the next check is worth
@@ -469,7 +518,9 @@ bool muster_membership_due(struct muster_membership *membership, int64_t now_ms,
             return true;
         }
     }
-    if (muster_forming_form_ms(m) <= now_ms || muster_forming_settle_ms(m) <= now_ms) {
+    bool forms = muster_forming_form_ms(m) <= now_ms;
+    m->blocked = forms && muster_membership_forms_nothing(m);
+    if ((forms && !m->blocked) || muster_forming_settle_ms(m) <= now_ms) {
         *ret_event = (struct muster_event){.kind = MUSTER_EVENT_TICK, .now_ms = now_ms};
         return true;
     }

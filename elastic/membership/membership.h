@@ -126,6 +126,7 @@ struct muster_event {
     uint32_t epoch; /* JOIN, RESTART: of the store; numbers of generations are not below it */
     enum muster_leave_reason leave_reason;
     uint32_t target_size;
+    bool forms_nothing; /* it is doubtful whether all that have arrived live: a TICK will form */
     char why[MUSTER_WHY_SIZE];
     struct muster_member_info info;      /* JOIN */
     struct muster_job_settings settings; /* JOIN */
@@ -191,6 +192,22 @@ void muster_membership_begin_hold(struct muster_membership *membership, const ch
 void muster_membership_end_hold(struct muster_membership *membership, const char *member,
                                 int64_t now_ms);
 
+/* The server has started: until a sign of life or end_hold the member counts as one of which a
+ * request is held, and is doubted. */
+void muster_membership_expect(struct muster_membership *membership, const char *member);
+
+/* A connection of it closed over which nothing was held. */
+void muster_membership_doubt(struct muster_membership *membership, const char *member);
+
+/* Doubts. A member whose connection closed, or that was not heard of since the server started, may
+ * be dead; others dial it. If it refuses, it is dead at once (the next DEATH that is due). While
+ * one that is ARRIVED is doubted, no generation forms with it: an event that the shell applies then
+ * has forms_nothing set, as muster_membership_forms_nothing() says, and no TICK is due. None of
+ * these is an event. */
+void muster_membership_refused(struct muster_membership *membership, const char *suspect,
+                               const char *reporter, int64_t now_ms);
+bool muster_membership_forms_nothing(struct muster_membership *membership);
+
 /* When to call muster_membership_due() again if no event comes before; INT64_MAX: never. Once due
  * has returned false it lies in the future, so that the caller can sleep until then. */
 int64_t muster_membership_next_ms(const struct muster_membership *membership);
@@ -205,14 +222,15 @@ bool muster_membership_due(struct muster_membership *membership, int64_t now_ms,
 /* Views of the state, for responses. Pointers are borrowed until the next call that changes it. */
 struct muster_member_view {
     const struct muster_member_info *info;
-    enum muster_member_phase phase;
-    bool leave_asked; /* it is asked to leave at its next commit */
-    bool suspected;
-    uint32_t rank; /* ACTIVE and AWAITED: in the last generation; else UINT32_MAX */
     uint64_t progress;
     int64_t joined_ms;    /* its first Join */
     int64_t last_seen_ms; /* last sign of life, unless a request is held */
-    bool held;            /* a request of it is held */
+    enum muster_member_phase phase;
+    uint32_t rank;    /* ACTIVE and AWAITED: in the last generation; else UINT32_MAX */
+    bool leave_asked; /* it is asked to leave at its next commit */
+    bool suspected;
+    bool doubted; /* others should dial it: see muster_membership_refused() */
+    bool held;    /* a request of it is held */
 };
 
 struct muster_generation_view {

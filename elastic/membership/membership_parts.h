@@ -82,6 +82,8 @@ struct muster_membership {
     bool why_open;            /* a departure may still replace the reason of the revocation */
     char blamed[MUSTER_UUID_SIZE]; /* the member whose departure may; empty: any member */
     int64_t liveness_check_ms;     /* no member's deadline lies before it */
+    bool maybe_doubted;            /* false: no listed member is */
+    bool blocked;                  /* by the last due(): one that is ARRIVED is doubted */
 
     /* The last generation; the arrays are owned [capacity]. */
     struct muster_generation_view generation; /* without its pointers */

@@ -59,6 +59,7 @@ static struct muster_member_view view_of(const struct muster_member *member)
         .phase = member->phase,
         .leave_asked = member->leave_asked,
         .suspected = muster_liveness_suspected(&member->signs),
+        .doubted = muster_liveness_doubted(&member->signs),
         .rank = member->phase == MUSTER_MEMBER_ARRIVED ? UINT32_MAX : member->rank,
         .progress = member->signs.progress,
         .joined_ms = member->joined_ms,

@@ -119,6 +119,10 @@ struct muster_join_request {
     uint32_t neighbours_above; /* members of a job that is not large; 0: MUSTER_PEERS_INLINE_MAX */
 };
 
+/* The capability of a member that dials those whom the service doubts, and that keeps its own
+ * connection to the service open between requests. */
+#define MUSTER_CAPABILITY_DIALS "dials=yes\n"
+
 struct muster_wire_peer {
     uint32_t rank;
     char member[MUSTER_UUID_SIZE];
@@ -174,6 +178,8 @@ struct muster_join_response {
     uint32_t members, min_size, target_size;
     uint32_t missing_count;
     char missing[MUSTER_MISSING_MAX][MUSTER_MISSING_SIZE];
+    uint32_t doubted_count;
+    struct muster_wire_peer *doubted; /* owned [doubted_count]: dial them, report who refuses */
     /* formed */
     uint64_t generation;
     uint32_t rank, size, local_rank, local_size, cross_rank, cross_size;
@@ -200,6 +206,8 @@ struct muster_watch_request {
 struct muster_watch_response {
     bool revoked, pending, leave;
     char reason[MUSTER_WHY_SIZE];
+    uint32_t doubted_count;
+    struct muster_wire_peer *doubted; /* as in a waiting answer to Join */
 };
 
 struct muster_leave_request {
@@ -224,6 +232,8 @@ struct muster_report_request {
     uint32_t suspect;
     char why[MUSTER_WHY_SIZE];
     enum muster_report_kind kind;
+    char suspect_member[MUSTER_UUID_SIZE]; /* RESET: whom the service had asked to dial; then
+                                              generation and suspect do not count. Empty: none */
 };
 
 struct muster_resize_request {
@@ -364,6 +374,7 @@ MUSTER_MESSAGE(jobs_response, muster_jobs_response);
 MUSTER_MESSAGE(rpc_error, muster_rpc_error);
 
 void muster_join_response_finish(struct muster_join_response *value);
+void muster_watch_response_finish(struct muster_watch_response *value);
 void muster_peers_request_finish(struct muster_peers_request *value);
 void muster_peers_response_finish(struct muster_peers_response *value);
 void muster_value_request_finish(struct muster_value_request *value);

@@ -74,6 +74,7 @@ static const struct muster_field report_fields[] = {
     FIELD(muster_report_request, "suspect", UINT32, suspect),
     TEXT_FIELD(muster_report_request, "why", why, ANY),
     WORD_FIELD(muster_report_request, "kind", kind, report_words),
+    TEXT_FIELD(muster_report_request, "suspectMember", suspect_member, ANY),
 };
 static const struct muster_service_message report_request =
     MESSAGE(muster_report_request, report_fields, .sparse = true);
@@ -139,6 +140,7 @@ static const struct muster_field event_fields[] = {
     FIELD(muster_event, "epoch", UINT32, epoch),
     WORD_FIELD(muster_event, "leaveReason", leave_reason, leave_words),
     FIELD(muster_event, "targetSize", UINT32, target_size),
+    FIELD(muster_event, "formsNothing", BOOL, forms_nothing),
     TEXT_FIELD(muster_event, "why", why, ANY),
     FIELD(muster_event, "info", PART, info, .message = &event_info),
     FIELD(muster_event, "settings", PART, settings, .message = &event_settings),

@@ -41,6 +41,7 @@ static const struct muster_field waiting_fields[] = {
     FIELD(muster_join_response, "missing", TEXTS, missing, .max = MUSTER_MISSING_MAX,
           .size_bytes = MUSTER_MISSING_SIZE,
           .count_offset = offsetof(struct muster_join_response, missing_count)),
+    LIST_FIELD(muster_join_response, "doubted", doubted, doubted_count, wire_peer),
 };
 static const struct muster_service_message join_waiting =
     MESSAGE(muster_join_response, waiting_fields);
@@ -311,6 +312,7 @@ muster_status muster_join_response_decode(const json_t *json,
 
 void muster_join_response_finish(struct muster_join_response *value)
 {
+    muster_message_finish(&join_waiting, value);
     muster_message_finish(&join_formed, value);
     muster_message_finish(&join_short, value);
 }
@@ -322,10 +324,16 @@ static const struct muster_field watch_fields[] = {
     FIELD(muster_watch_response, "pending", BOOL, pending),
     FIELD(muster_watch_response, "leave", BOOL, leave),
     TEXT_FIELD(muster_watch_response, "reason", reason, ANY),
+    LIST_FIELD(muster_watch_response, "doubted", doubted, doubted_count, wire_peer),
 };
 static const struct muster_service_message watch_response =
     MESSAGE(muster_watch_response, watch_fields);
 DEFINE_MESSAGE(watch_response, muster_watch_response, watch_response)
+
+void muster_watch_response_finish(struct muster_watch_response *value)
+{
+    muster_message_finish(&watch_response, value);
+}
 
 static const struct muster_field error_fields[] = {
     FIELD(muster_rpc_error, "message", LINE, message,

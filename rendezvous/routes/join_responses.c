@@ -13,8 +13,36 @@ enum {
     NEIGHBOURS_MAX = 4 * 32 + 1, /* two directions, two rings, fewer than 32 powers of two */
 };
 
-struct muster_rpc_response muster_join_responses_waiting(const struct muster_job *job)
+uint32_t muster_join_responses_doubted(struct muster_transaction *transaction, const char *witness,
+                                       struct muster_wire_peer **ret_peers)
 {
+    struct muster_job *job = transaction->job;
+    struct muster_member_view views[MUSTER_DOUBTS_ASKED_MAX];
+    *ret_peers = NULL;
+    if (!muster_doubts_need(&job->doubts, job->membership, witness)) {
+        return 0;
+    }
+    struct muster_wire_peer *peers = calloc(MUSTER_DOUBTS_ASKED_MAX, sizeof *peers);
+    uint32_t count =
+        peers != NULL ? muster_doubts_ask(&job->doubts, job->membership, witness, views) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct muster_member_info *info = views[i].info;
+        peers[i].rank = views[i].rank != UINT32_MAX ? views[i].rank : 0;
+        memcpy(peers[i].member, info->id, sizeof peers[i].member);
+        memcpy(peers[i].host, info->host, sizeof peers[i].host);
+        peers[i].order = info->order;
+        peers[i].address_count = info->address_count;
+        memcpy(peers[i].addresses, info->addresses, sizeof peers[i].addresses);
+    }
+    muster_job_schedule(transaction->service, job, muster_doubts_next_ns(&job->doubts));
+    *ret_peers = peers;
+    return count;
+}
+
+struct muster_rpc_response muster_join_responses_waiting(struct muster_transaction *transaction,
+                                                         const char *member)
+{
+    struct muster_job *job = transaction->job;
     struct muster_job_settings settings = muster_membership_settings(job->membership);
     struct muster_join_response response = {
         .members = muster_membership_arrived(job->membership),
@@ -32,7 +60,11 @@ struct muster_rpc_response muster_join_responses_waiting(const struct muster_job
                            "rank %u (host %s, pid %u)", view.rank, view.info->host, view.info->pid);
         }
     }
-    return muster_rpc_response_json(muster_join_response_encode(&response));
+    response.doubted_count = muster_join_responses_doubted(transaction, member, &response.doubted);
+    struct muster_rpc_response encoded =
+        muster_rpc_response_json(muster_join_response_encode(&response));
+    free(response.doubted);
+    return encoded;
 }
 
 /* Formed -------------------------------------------------------------------------------------- */

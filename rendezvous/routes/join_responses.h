@@ -6,7 +6,13 @@
 
 #include <stdio.h>
 
-struct muster_rpc_response muster_join_responses_waiting(const struct muster_job *job);
+struct muster_rpc_response muster_join_responses_waiting(struct muster_transaction *transaction,
+                                                         const char *member);
+
+/* Whom this member is to dial (service/doubts.h). Returns how many; *ret_peers is owned by the
+ * caller, NULL if there are none. */
+uint32_t muster_join_responses_doubted(struct muster_transaction *transaction, const char *witness,
+                                       struct muster_wire_peer **ret_peers);
 /* For the member of this rank in the running generation. In a job of more than neighbours_above it
  * gets its neighbours only, because it can fetch peers. */
 struct muster_rpc_response muster_join_responses_formed(struct muster_transaction *transaction,

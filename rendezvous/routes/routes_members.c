@@ -4,6 +4,7 @@
 #include "rendezvous/routes/watching.h"
 #include "rendezvous/service/job_events.h"
 #include "worker/base/epoch.h"
+#include "worker/base/log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -63,11 +64,26 @@ static bool respond_to_join(struct muster_transaction *transaction, const char *
     return true;
 }
 
+/* Also true if the member is to dial others. */
+static bool respond_or_ask(struct muster_transaction *transaction, const char *member,
+                           uint32_t neighbours_above, struct muster_rpc_response *ret_response)
+{
+    struct muster_job *job = transaction->job;
+    if (respond_to_join(transaction, member, neighbours_above, ret_response)) {
+        return true;
+    }
+    bool asks = muster_doubts_need(&job->doubts, job->membership, member);
+    if (asks) {
+        *ret_response = muster_join_responses_waiting(transaction, member);
+    }
+    return asks;
+}
+
 static bool join_ready(struct muster_transaction *transaction,
                        const struct muster_held_request *held,
                        struct muster_rpc_response *ret_response)
 {
-    return respond_to_join(transaction, held->id.member, held->neighbours_above, ret_response);
+    return respond_or_ask(transaction, held->id.member, held->neighbours_above, ret_response);
 }
 
 static struct muster_rpc_response expire_join(struct muster_transaction *transaction,
@@ -79,7 +95,7 @@ static struct muster_rpc_response expire_join(struct muster_transaction *transac
     }
     /* Perhaps nobody is left of the members for whom the newcomer waits. */
     muster_transaction_ask(transaction);
-    return muster_join_responses_waiting(transaction->job);
+    return muster_join_responses_waiting(transaction, held->id.member);
 }
 
 static const struct muster_held_kind join_kind = {
@@ -141,6 +157,7 @@ static bool join(struct muster_transaction *transaction, struct muster_rpc_call 
     const char *member = request->info.id;
     if (joined_already(transaction->job, request)) {
         muster_job_heartbeat(transaction->job, member, 0);
+        muster_job_accept_due(transaction); /* perhaps it was doubted, and others wait for it */
     } else {
         struct muster_event event = {.kind = MUSTER_EVENT_JOIN,
                                      .generation = request->info.generation,
@@ -155,7 +172,10 @@ static bool join(struct muster_transaction *transaction, struct muster_rpc_call 
         }
     }
     muster_watch_cancel_older(transaction, member);
-    if (respond_to_join(transaction, member, neighbours_above(request), &call->response)) {
+    if (transaction->job->unheard_until_ns != 0) {
+        muster_doubts_add_unheard(&transaction->job->doubts, transaction->job->membership);
+    }
+    if (respond_or_ask(transaction, member, neighbours_above(request), &call->response)) {
         return true;
     }
     call->held->neighbours_above = neighbours_above(request);
@@ -196,6 +216,9 @@ static struct muster_watch_response watch_state(const struct muster_job *job,
     return response;
 }
 
+static const struct muster_held_kind watch_kind;
+
+/* A stream is not asked to dial others: it may be one of a client that cannot. */
 bool muster_watch_respond(struct muster_transaction *transaction,
                           const struct muster_held_request *held, bool expired,
                           struct muster_rpc_response *ret_response)
@@ -207,12 +230,19 @@ bool muster_watch_respond(struct muster_transaction *transaction,
         return true;
     }
     struct muster_watch_response response = watch_state(job, held, &view);
-    bool changed = response.revoked || response.pending != held->pending_known ||
-                   response.leave != held->leave_known;
-    if (changed || expired) {
+    bool asks = held->kind == &watch_kind &&
+                muster_doubts_need(&job->doubts, job->membership, held->id.member);
+    bool responds = expired || asks || response.revoked ||
+                    response.pending != held->pending_known || response.leave != held->leave_known;
+    if (responds && held->kind == &watch_kind) {
+        response.doubted_count =
+            muster_join_responses_doubted(transaction, held->id.member, &response.doubted);
+    }
+    if (responds) {
         *ret_response = muster_rpc_response_json(muster_watch_response_encode(&response));
     }
-    return changed || expired;
+    free(response.doubted);
+    return responds;
 }
 
 static bool watch_ready(struct muster_transaction *transaction,
@@ -246,6 +276,7 @@ static bool watch(struct muster_transaction *transaction, struct muster_rpc_call
     held->generation = request->generation;
     held->pending_known = request->pending_known;
     held->leave_known = request->leave_known;
+    held->kind = &watch_kind;
     muster_watch_cancel_older(transaction, request->member);
     return watch_ready(transaction, held, &call->response) ||
            muster_transaction_hold(transaction, call, &watch_kind,
@@ -315,9 +346,30 @@ static muster_status find_suspect(const struct muster_job *job,
     return MUSTER_OK;
 }
 
+/* The member has dialled one that is doubted, and was refused. If that has come back meanwhile it
+ * does not count. */
+static void report_refused(struct muster_transaction *transaction,
+                           const struct muster_report_request *request)
+{
+    struct muster_job *job = transaction->job;
+    muster_log(MUSTER_LOG_INFO, "job=%s member=%s was refused by member %s", job->name,
+               request->member, request->suspect_member);
+    muster_membership_refused(job->membership, request->suspect_member, request->member,
+                              muster_job_now_ms(job));
+    muster_job_accept_due(transaction);
+}
+
 static muster_status report(struct muster_transaction *transaction,
                             const struct muster_report_request *request)
 {
+    if (request->suspect_member[0] != '\0') {
+        if (request->kind != MUSTER_REPORT_RESET) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "kind: suspectMember goes with REPORT_KIND_RESET only");
+        }
+        report_refused(transaction, request);
+        return MUSTER_OK;
+    }
     struct muster_event event = {.kind = MUSTER_EVENT_REPORT, .generation = request->generation};
     (void)snprintf(event.member, sizeof event.member, "%s", request->member);
     (void)snprintf(event.why, sizeof event.why, "%s", request->why);

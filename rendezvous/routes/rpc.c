@@ -153,17 +153,31 @@ bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_r
     return answered;
 }
 
-/* Whether a closed connection is a sign of death of this member: it has not connected anew, and a
- * request of it was held. A connection over which nothing was held may close for many reasons, so
- * it counts only if the member is suspected already. */
+/* A closed connection says something of this member only if it has not connected anew. */
 static bool is_sign_of_death(const struct muster_transaction *transaction, const char *member,
-                             bool was_held)
+                             struct muster_member_view *ret_view)
 {
-    struct muster_member_view view;
     return !atomic_load(&transaction->service->quiesced) && member[0] != '\0' &&
            muster_held_requests_find_member(&transaction->job->held_requests, member) == NULL &&
-           muster_membership_find(transaction->job->membership, member, &view) &&
-           (was_held || view.suspected);
+           muster_membership_find(transaction->job->membership, member, ret_view);
+}
+
+/* If a request was held, it is evidence. Else it may have closed for many reasons, so it counts
+ * only if the member is suspected already. In both cases others dial the member. */
+static void doubt(struct muster_transaction *transaction, const char *member, bool is_evidence)
+{
+    struct muster_event event = {.kind = MUSTER_EVENT_DISCONNECT};
+    memcpy(event.member, member, sizeof event.member);
+    if (!is_evidence) {
+        muster_membership_doubt(transaction->job->membership, member);
+    } else if (muster_job_accept(transaction, &event) != MUSTER_OK) {
+        /* Not lost: if the member is dead, its lease ends. */
+        muster_log(MUSTER_LOG_DEBUG, "job=%s member=%s disconnected: %s", transaction->job->name,
+                   member, muster_last_error());
+        return;
+    }
+    muster_doubts_add(&transaction->job->doubts, transaction->job->membership, member);
+    muster_doubts_ask_held(transaction);
 }
 
 /* The held request ends first: it must not count as a newer one of its member. */
@@ -181,13 +195,11 @@ void muster_rpc_disconnected(struct muster_service *service, const struct muster
             &transaction, held,
             muster_rpc_response_error(MUSTER_RPC_CANCELED, "the connection closed"));
     }
-    if (is_sign_of_death(&transaction, id->member, held != NULL)) {
-        struct muster_event event = {.kind = MUSTER_EVENT_DISCONNECT};
-        memcpy(event.member, id->member, sizeof event.member);
-        if (muster_job_accept(&transaction, &event) != MUSTER_OK) {
-            /* Not lost: if the member is dead, its lease ends. */
-            muster_log(MUSTER_LOG_DEBUG, "job=%s member=%s disconnected: %s", id->job, id->member,
-                       muster_last_error());
+    struct muster_member_view view;
+    if (is_sign_of_death(&transaction, id->member, &view)) {
+        bool is_evidence = held != NULL || view.suspected;
+        if (is_evidence || muster_doubts_dials(view.info)) {
+            doubt(&transaction, id->member, is_evidence);
         }
     }
     muster_transaction_end(&transaction);

@@ -232,6 +232,7 @@ void muster_job_accept_due(struct muster_transaction *transaction)
     for (int rounds = 0; rounds < 2 * MUSTER_MEMBERS_MAX &&
                          muster_membership_due(job->membership, muster_job_now_ms(job), &event);
          rounds++) {
+        event.forms_nothing = muster_membership_forms_nothing(job->membership);
         if (accept_one(transaction, &event) != MUSTER_OK) {
             retry_later(transaction);
             return;
@@ -246,6 +247,7 @@ muster_status muster_job_accept(struct muster_transaction *transaction, struct m
     TRY(restart_if_pending(transaction));
     event->now_ms = muster_job_now_ms(transaction->job);
     event->epoch = transaction->service->config.epoch;
+    event->forms_nothing = muster_membership_forms_nothing(transaction->job->membership);
     TRY(accept_one(transaction, event));
     muster_job_accept_due(transaction);
     return MUSTER_OK;
@@ -253,14 +255,17 @@ muster_status muster_job_accept(struct muster_transaction *transaction, struct m
 
 /* A server that starts ------------------------------------------------------------------------ */
 
-/* Members may not have heard of this server yet: until they must have, each counts as one of which
- * a request is held. */
+/* Members may not have heard of this server yet. */
 static void begin_grace(struct muster_transaction *transaction, uint32_t grace_ms)
 {
     struct muster_job *job = transaction->job;
     struct muster_member_view view;
     for (uint32_t i = 0; muster_membership_member(job->membership, i, &view); i++) {
-        muster_membership_begin_hold(job->membership, view.info->id);
+        if (muster_doubts_dials(view.info)) {
+            muster_membership_expect(job->membership, view.info->id);
+        } else {
+            muster_membership_begin_hold(job->membership, view.info->id);
+        }
     }
     job->unheard_until_ns = muster_clock_after_ms(grace_ms);
     muster_job_schedule(transaction->service, job, job->unheard_until_ns);

@@ -6,6 +6,7 @@
 #include "rendezvous/service/clock_thread.h"
 #include "rendezvous/service/commits.h"
 #include "rendezvous/service/compactor.h"
+#include "rendezvous/service/doubts.h"
 #include "rendezvous/service/formed.h"
 #include "rendezvous/service/held_requests.h"
 #include "rendezvous/service/metrics.h"
@@ -61,6 +62,7 @@ struct muster_job {
     struct muster_membership *membership;
     struct muster_values values;
     struct muster_held_requests held_requests;
+    struct muster_doubts doubts;
     struct muster_formed *formed; /* what responses to Joins share; NULL: not made yet */
 };
 

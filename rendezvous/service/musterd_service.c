@@ -86,6 +86,10 @@ static void run_job(struct muster_transaction *transaction, void *user)
     if (job->ended_ns != 0) {
         forget_if_due(transaction, now_ns);
     }
+    if (muster_doubts_renew(&job->doubts, job->membership, now_ns)) {
+        muster_doubts_ask_held(transaction);
+    }
+    muster_job_schedule(transaction->service, job, muster_doubts_next_ns(&job->doubts));
     muster_transaction_expire(transaction, now_ns);
     muster_job_schedule(transaction->service, job,
                         muster_held_requests_next_ns(&job->held_requests));

@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 PLAIN(join_request)
 OWNING(join_response)
 PLAIN(watch_request)
-PLAIN(watch_response)
+OWNING(watch_response)
 PLAIN(leave_request)
 PLAIN(report_request)
 PLAIN(resize_request)

@@ -10,6 +10,7 @@
 
 #include "elastic/messages/messages.h"
 #include "rendezvous/service/held_requests.h"
+#include "worker/fabric/fabric.h"
 #include "worker/session/stall_report.h"
 
 #include <stdbool.h>
@@ -138,12 +139,16 @@ struct sim_call {
     struct sim_message *request; /* NULL: no call */
     uint32_t made, attempts, attempt_ms;
     int64_t deadline_ns;
+    bool refusal; /* it reports a doubted member */
+    uint32_t refused_count;
+    char refused[MUSTER_PROBED_MAX][MUSTER_UUID_SIZE]; /* doubted members still to be reported */
 };
 
 struct sim_worker {
     unsigned index;
     bool alive, frozen;
-    bool strange; /* it failed for good, which no fault explains */
+    bool host_lost; /* its host was killed with it: no dial is answered */
+    bool strange;   /* it failed for good, which no fault explains */
     int64_t thaw_ns;
     uint64_t life;
     enum sim_stage stage;
@@ -272,7 +277,7 @@ struct sim {
 /* How often these happened, over all seeds: what is never drawn is not tested. */
 struct sim_totals {
     uint64_t events, requests, generations, commits, deaths, wrong_deaths, restarts, compactions,
-        twins, resizes, finishes, power_losses;
+        twins, resizes, finishes, power_losses, refusals;
 };
 
 void sim_plan_draw(struct sim_plan *plan, unsigned workers);

@@ -336,7 +336,7 @@ void sim_server_deliver(struct sim *sim, struct sim_event *event)
                      (struct sim_event){.run = sim_worker_reset, .a = event->message->connection});
             return;
         }
-        if (connection->open_there || !connection->open_here) {
+        if (connection->open_there || !connection->open_here || connection->lost) {
             return; /* of an earlier life */
         }
         connection->life = sim->server.life;

@@ -142,6 +142,7 @@ static void start_call(struct sim *sim, struct sim_worker *worker, unsigned chan
                                         .size_bytes = strlen(text)};
     call->request = sim_message_copy(&request);
     free(text);
+    call->refusal = false;
     call->made = 0;
     call->attempts = attempts;
     call->attempt_ms = attempt_ms;
@@ -203,6 +204,39 @@ static void apply_error(struct sim *sim, struct sim_worker *worker, enum muster_
     worker->declared_dead = worker->declared_dead || place == MUSTER_PLACE_LOST;
     worker->ended = worker->ended || place == MUSTER_PLACE_ENDED;
     sim_member_revoked(sim, worker);
+}
+
+/* A dial is refused if the process does not live, and its host does. */
+static void dial_doubted(struct sim *sim, struct sim_call *call,
+                         const struct muster_wire_peer *doubted, uint32_t count)
+{
+    call->refused_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        unsigned index = 0;
+        (void)sscanf(doubted[i].addresses[0], "tcp://10.0.0.%u:", &index);
+        const struct sim_worker *peer = &sim->workers[index];
+        bool lives = peer->alive && strcmp(peer->member, doubted[i].member) == 0;
+        if (!lives && !peer->host_lost && call->refused_count < MUSTER_PROBED_MAX) {
+            memcpy(call->refused[call->refused_count++], doubted[i].member, MUSTER_UUID_SIZE);
+        }
+    }
+}
+
+/* False: none is left to report. */
+static bool report_refusal(struct sim *sim, struct sim_worker *worker, unsigned channel)
+{
+    struct sim_call *call = &worker->calls[channel];
+    struct muster_report_request request = {.job = "j", .kind = MUSTER_REPORT_RESET};
+    if (call->refused_count == 0) {
+        return false;
+    }
+    memcpy(request.member, worker->member, sizeof request.member);
+    memcpy(request.suspect_member, call->refused[--call->refused_count], MUSTER_UUID_SIZE);
+    start_call(sim, worker, channel, MUSTER_RPC_REPORT, muster_report_request_encode(&request),
+               MUSTER_REPORT_ATTEMPT_MS, MUSTER_REPORT_ATTEMPTS, MUSTER_REPORT_TOTAL_MS);
+    call->refusal = true;
+    sim->totals->refusals++;
+    return true;
 }
 
 /* The lease thread ------------------------------------------------------------------------------
@@ -281,7 +315,11 @@ static void conclude_watch(struct sim *sim, struct sim_worker *worker, muster_st
                 revoke(sim, worker);
             }
         }
-        sim_worker_watch(sim, worker);
+        dial_doubted(sim, &worker->calls[SIM_LEASE], response.doubted, response.doubted_count);
+        muster_watch_response_finish(&response);
+        if (!report_refusal(sim, worker, SIM_LEASE)) {
+            sim_worker_watch(sim, worker);
+        }
         return;
     }
     enum muster_policy_watch meaning = muster_policy_watch(status, code);
@@ -341,6 +379,8 @@ static void ask_to_join(struct sim *sim, struct sim_worker *worker)
     }
     memcpy(request.info.id, worker->member, sizeof request.info.id);
     memcpy(request.info.host, worker->host, sizeof request.info.host);
+    (void)snprintf(request.info.capabilities, sizeof request.info.capabilities,
+                   MUSTER_CAPABILITY_DIALS);
     request.info.state_version = worker->version;
     request.info.generation = worker->generation;
     request.info.order = worker->index;
@@ -402,7 +442,10 @@ static void conclude_join(struct sim *sim, struct sim_worker *worker, muster_sta
             sim_member_begin(sim, worker, &response);
             sim_worker_watch(sim, worker);
         } else {
-            ask_to_join(sim, worker);
+            dial_doubted(sim, &worker->calls[SIM_CALLER], response.doubted, response.doubted_count);
+            if (!report_refusal(sim, worker, SIM_CALLER)) {
+                ask_to_join(sim, worker);
+            }
         }
         muster_join_response_finish(&response);
         return;
@@ -481,7 +524,16 @@ void sim_worker_leave(struct sim *sim, struct sim_worker *worker, enum muster_le
 static void conclude(struct sim *sim, struct sim_worker *worker, unsigned channel,
                      muster_status status, enum muster_rpc_code code, const json_t *json)
 {
-    if (channel == SIM_LEASE) {
+    if (worker->calls[channel].refusal) {
+        if (report_refusal(sim, worker, channel)) {
+            return;
+        }
+        if (channel == SIM_LEASE) {
+            sim_worker_watch(sim, worker);
+        } else if (worker->stage == SIM_JOINING) {
+            ask_to_join(sim, worker);
+        }
+    } else if (channel == SIM_LEASE) {
         conclude_watch(sim, worker, status, code, json);
     } else if (worker->stage == SIM_LEAVING) {
         depart(sim, worker);
@@ -536,6 +588,7 @@ void sim_worker_kill(struct sim *sim, unsigned index, bool with_host)
         sim_network_close(sim, index, channel);
     }
     worker->alive = false;
+    worker->host_lost = with_host;
     worker->stage = SIM_OFF;
 }
 

@@ -45,7 +45,8 @@ static void jobs_form_whatever_fails(void **state)
     print_totals(&totals);
     if (seeds >= 100) { /* else a kind may be missing by chance */
         assert_true(totals.deaths > 0 && totals.restarts > seeds && totals.compactions > 0);
-        assert_true(totals.power_losses > 0 && totals.twins > 0 && totals.finishes > 0);
+        assert_true(totals.power_losses > 0 && totals.twins > 0 && totals.finishes > 0 &&
+                    totals.refusals > 0);
     }
 }
 

@@ -484,6 +484,13 @@ enum muster_probe_verdict {
  * member's own. */
 enum muster_probe_verdict muster_fabric_probe(struct muster_fabric *fabric, uint64_t generation,
                                               uint32_t rank, uint32_t bound_ms);
+/* Dials members that need not be of a generation, all at once; of each, other_host and the
+ * addresses count. Blocks until all verdicts are certain, at most bound_ms. count:
+ * MUSTER_PROBED_MAX at most.
+ */
+enum { MUSTER_PROBED_MAX = 8 };
+void muster_peers_probe(const struct muster_peer *peers, uint32_t count, uint32_t bound_ms,
+                        enum muster_probe_verdict *ret_verdicts);
 /* For error texts, after the member's name: "its process is gone". */
 const char *muster_probe_text(enum muster_probe_verdict verdict);
 

@@ -102,8 +102,8 @@ static void digest_shape(const struct muster_wire_shape *shape,
 
 /* Peers ---------------------------------------------------------------------------------------- */
 
-static void copy_peer(const struct muster_wire_peer *wire, const char *host, bool other_host,
-                      struct muster_peer *ret_peer)
+void muster_formed_answer_copy_peer(const struct muster_wire_peer *wire, const char *host,
+                                    bool other_host, struct muster_peer *ret_peer)
 {
     *ret_peer = (struct muster_peer){.other_host = other_host};
     memcpy(ret_peer->member, wire->member, sizeof ret_peer->member);
@@ -130,7 +130,7 @@ muster_status muster_formed_answer_read_peer(const struct muster_wire_peer *wire
                                 "says that these are %s",
                                 wire->rank, wire->host, own, host, other ? "two" : "one");
     }
-    copy_peer(wire, wire->host, other, ret_peer);
+    muster_formed_answer_copy_peer(wire, wire->host, other, ret_peer);
     return MUSTER_OK;
 }
 
@@ -148,7 +148,8 @@ static muster_status list_peers(const struct muster_join_response *response,
         const char *name = response->hosts[i].name;
         bool other = strcmp(name, reader->host) != 0;
         for (uint32_t k = 0; k < response->hosts[i].size; k++, rank++) {
-            copy_peer(&response->peers[rank], name, other, &answer->peers[rank]);
+            muster_formed_answer_copy_peer(&response->peers[rank], name, other,
+                                           &answer->peers[rank]);
             answer->orders[rank] = response->peers[rank].order;
         }
     }

@@ -37,6 +37,10 @@ void muster_formed_answer_digest(const struct muster_join_response *response, ui
                                  uint32_t *ret_shape);
 void muster_formed_answer_finish(struct muster_formed_answer *answer);
 
+/* The peer with the name of its host, which this member may know better. */
+void muster_formed_answer_copy_peer(const struct muster_wire_peer *wire, const char *host,
+                                    bool other_host, struct muster_peer *ret_peer);
+
 /* A peer of a large job, of the answer to Join or to Peers. own: this member's rank, host: the name
  * of its host. MUSTER_FATAL: the rank does not exist, or its host has the name of this member's,
  * and is another one, or the other way round. */

@@ -11,6 +11,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
+#include "worker/session/doubted_members.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/lease_thread.h"
 #include "worker/session/service_policy.h"
@@ -40,7 +41,8 @@ static muster_status make_fabric(struct muster_session *session)
 
 /* Join requests -------------------------------------------------------------------------------- */
 
-/* The transports by which it can be reached, as its addresses name them: "transports=shm tcp". */
+/* With the transports by which it can be reached, as its addresses name them: "transports=shm tcp".
+ */
 static void fill_capabilities(const struct muster_session *session, char *text, size_t size)
 {
     char transports[MUSTER_PAIR_VALUE_MAX_BYTES + 1] = "";
@@ -55,7 +57,7 @@ static void fill_capabilities(const struct muster_session *session, char *text, 
                                      used > 0 ? " " : "", scheme);
         }
     }
-    (void)snprintf(text, size, "transports=%s\n", transports);
+    (void)snprintf(text, size, MUSTER_CAPABILITY_DIALS "transports=%s\n", transports);
 }
 
 static void fill_request(struct muster_session *session, struct muster_join_request *request)
@@ -177,6 +179,16 @@ static muster_status check_retry(struct muster_session *session, muster_status s
     return MUSTER_OK;
 }
 
+static void dial_doubted(struct muster_session *session, const struct muster_join_response *waiting)
+{
+    if (waiting->doubted_count > 0) {
+        muster_mutex_lock(&session->client_mutex);
+        muster_session_dial_doubted(session, session->caller_client, waiting->doubted,
+                                    waiting->doubted_count);
+        muster_mutex_unlock(&session->client_mutex);
+    }
+}
+
 /* The service holds each Join for a while, and answers that the generation is still waiting if it
  * has not formed by then. So the function repeats Join until the generation has formed, the member
  * is to leave, or the deadline passes. Between two calls it makes the fabric, if that failed
@@ -185,7 +197,7 @@ muster_status muster_session_ask_to_join(struct muster_session *session, int64_t
                                          struct muster_join_response *ret_response)
 {
     bool warned = false;
-    struct muster_join_response last = {0}; /* an answer that is not formed owns nothing */
+    struct muster_join_response last = {0}; /* what it owned is freed */
     muster_status status = MUSTER_RETRY;
     bool waiting = false;
     do {
@@ -202,6 +214,8 @@ muster_status muster_session_ask_to_join(struct muster_session *session, int64_t
             }
             if (status == MUSTER_OK) {
                 waiting = true;
+                dial_doubted(session, &next);
+                muster_join_response_finish(&next);
                 last = next;
                 continue;
             }

@@ -20,6 +20,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
+#include "worker/session/doubted_members.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/service_policy.h"
 
@@ -170,6 +171,9 @@ static void watch_once(struct muster_session *session, struct watch_state *watch
     }
     watch->refused = false;
     apply_answer(session, watch, request->generation, &response);
+    muster_session_dial_doubted(session, session->lease_client, response.doubted,
+                                response.doubted_count);
+    muster_watch_response_finish(&response);
 }
 
 static void *run_lease_thread(void *argument)

@@ -13,6 +13,7 @@ enum {
     MUSTER_REPORT_ATTEMPT_MS = 500,
     MUSTER_REPORT_TOTAL_MS = 1000,
     MUSTER_REPORT_ATTEMPTS = 2,
+    MUSTER_DIAL_MS = 200,         /* for members of which the service asks whether they live */
     MUSTER_LEAVE_TOTAL_MS = 2000, /* one attempt may use all of it */
     MUSTER_JOIN_ATTEMPTS = 8,     /* of one call; then the session checks whether it is to leave */
     MUSTER_WATCH_ATTEMPTS = 12,   /* of one call to a service that cannot be reached; then the

@@ -79,12 +79,14 @@ static inline void drive_add_actions(struct drive *d, const struct muster_action
 /* Applies one event, but not the events that are due after it. */
 static inline muster_status drive_once(struct drive *d, const struct muster_event *event)
 {
-    muster_status checked = muster_membership_check(d->membership, event);
+    struct muster_event stored = *event;
+    stored.forms_nothing = muster_membership_forms_nothing(d->membership);
+    muster_status checked = muster_membership_check(d->membership, &stored);
     struct muster_actions actions = {0};
-    muster_status applied = muster_membership_apply(d->membership, event, &actions);
+    muster_status applied = muster_membership_apply(d->membership, &stored, &actions);
     assert_int_equal(checked, applied);
     if (applied == MUSTER_OK) {
-        drive_log(d, event);
+        drive_log(d, &stored);
         drive_add_actions(d, &actions);
         muster_actions_finish(&actions);
     }

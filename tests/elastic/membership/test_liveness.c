@@ -33,6 +33,7 @@ static void a_verdict_has_a_kind(void **state)
         {"connection closed and no sign of life for 2000 ms", "closed"},
         {"reported by rank 3 and no sign of life for 2000 ms", "reported"},
         {"connection closed and reported by rank 3", "confirmed"},
+        {"its process is gone: it refused a dial of rank 1, and its connection closed", "refused"},
         {"stuck: alive but did not join again within 30000 ms", "stuck"},
         {"of another version", "other"},
         {"", "other"},
@@ -145,6 +146,53 @@ static void two_pieces_of_evidence_need_no_waiting(void **state)
     assert_true(dead_at(&signs, 200, "connection closed and reported by rank 1"));
 }
 
+static void a_doubted_member_that_refuses_a_dial_is_dead(void **state)
+{
+    (void)state;
+    struct muster_signs signs;
+    muster_liveness_init(&signs, 100);
+    muster_liveness_refused(&signs, 1);
+    assert_false(dead_at(&signs, 200, "")); /* nobody doubted it: its port may be another's */
+    muster_liveness_doubt(&signs);
+    assert_true(muster_liveness_doubted(&signs));
+    assert_false(dead_at(&signs, 5099, "")); /* no suspicion */
+    muster_liveness_refused(&signs, 1);
+    assert_true(dead_at(&signs, 200,
+                        "its process is gone: it refused a dial of rank 1, and its "
+                        "connection closed"));
+    muster_liveness_heartbeat(&signs, 200);
+    assert_false(muster_liveness_doubted(&signs));
+    assert_false(dead_at(&signs, 5199, ""));
+
+    signs.closed_ms = 300;
+    assert_true(muster_liveness_doubted(&signs));
+    muster_liveness_refused(&signs, UINT32_MAX);
+    assert_true(dead_at(&signs, 300,
+                        "its process is gone: it refused a dial of a newcomer, and its "
+                        "connection closed"));
+}
+
+static void a_member_that_is_not_heard_of_after_a_start_is_doubted(void **state)
+{
+    (void)state;
+    struct muster_signs signs;
+    muster_liveness_init(&signs, 100);
+    muster_liveness_expect(&signs);
+    assert_true(muster_liveness_doubted(&signs));
+    assert_false(dead_at(&signs, 1000000, "")); /* it may know nothing of the start */
+    muster_liveness_begin_hold(&signs);
+    assert_false(muster_liveness_doubted(&signs));
+    muster_liveness_expect(&signs);
+    muster_liveness_end_hold(&signs, 2000000);
+    assert_false(muster_liveness_doubted(&signs));
+    assert_true(dead_at(&signs, 2005000, "lease lost: no sign of life for 5000 ms"));
+    muster_liveness_expect(&signs);
+    muster_liveness_refused(&signs, 2);
+    assert_true(dead_at(&signs, 2000000,
+                        "its process is gone: it refused a dial of rank 2, and was "
+                        "not heard of since the server started"));
+}
+
 static void an_awaited_member_is_dead_after_arrive_ms_even_with_signs_of_life(void **state)
 {
     (void)state;
@@ -192,6 +240,8 @@ int main(void)
         cmocka_unit_test(a_broken_connection_alone_leaves_time_to_come_back),
         cmocka_unit_test(a_report_alone_leaves_time_for_a_sign_of_life),
         cmocka_unit_test(two_pieces_of_evidence_need_no_waiting),
+        cmocka_unit_test(a_doubted_member_that_refuses_a_dial_is_dead),
+        cmocka_unit_test(a_member_that_is_not_heard_of_after_a_start_is_doubted),
         cmocka_unit_test(an_awaited_member_is_dead_after_arrive_ms_even_with_signs_of_life),
         cmocka_unit_test(a_restart_of_the_service_gives_everyone_all_the_time_again),
         cmocka_unit_test(times_near_never_do_not_wrap),

@@ -27,8 +27,9 @@ struct walk {
     char members[64][MUSTER_UUID_SIZE];
     char arrived[64][MUSTER_UUID_SIZE];
     uint32_t arrived_count;
+    bool arrived_doubted;
     /* How often these happened, over all seeds. */
-    unsigned *formed, *ended, *died;
+    unsigned *formed, *ended, *died, *refused;
 };
 
 static uint64_t next_random(struct walk *w)
@@ -127,9 +128,11 @@ static void remember(struct walk *w)
         memcpy(w->members[rank], g.members[rank], MUSTER_UUID_SIZE);
     }
     w->arrived_count = 0;
+    w->arrived_doubted = false;
     for (uint32_t i = 0; muster_membership_member(w->d.membership, i, &v); i++) {
         if (v.phase == MUSTER_MEMBER_ARRIVED) {
             memcpy(w->arrived[w->arrived_count++], v.info->id, MUSTER_UUID_SIZE);
+            w->arrived_doubted = w->arrived_doubted || v.doubted;
         }
     }
 }
@@ -279,6 +282,7 @@ static muster_status step_once(struct walk *w, const struct muster_event *event)
     bool began = w->phase != MUSTER_JOB_RUNNING && drive_phase(&w->d) == MUSTER_JOB_RUNNING;
     assert_true(number > w->number || (number == w->number && !began));
     if (number != w->number) {
+        assert_false(w->arrived_doubted);
         assert_true(w->d.answered);
         check_formed(w, event->info.id);
     }
@@ -378,6 +382,30 @@ static void do_simple(struct walk *w, enum muster_event_kind kind, unsigned work
     (void)step(w, &event);
 }
 
+/* A refusal is a death only of a member that is doubted. */
+static void do_doubt(struct walk *w, unsigned worker)
+{
+    char id[MUSTER_UUID_SIZE];
+    char reporter[MUSTER_UUID_SIZE];
+    struct muster_member_view v;
+    uint32_t dice = below(w, 3);
+    (void)name_worker(w, worker, id);
+    if (dice == 0) {
+        muster_membership_doubt(w->d.membership, id);
+    } else if (dice == 1) {
+        muster_membership_expect(w->d.membership, id);
+    } else {
+        (void)name_worker(w, below(w, WORKERS), reporter);
+        bool listed = muster_membership_find(w->d.membership, id, &v);
+        bool dies = listed && v.doubted && strcmp(reporter, id) != 0 &&
+                    muster_membership_find(w->d.membership, reporter, &v);
+        *w->refused += dies ? 1 : 0;
+        muster_membership_refused(w->d.membership, id, reporter, w->d.now_ms);
+        step_due(w);
+        assert_true(!listed || dies != muster_membership_find(w->d.membership, id, &v));
+    }
+}
+
 static void do_wait(struct walk *w)
 {
     char id[MUSTER_UUID_SIZE];
@@ -424,6 +452,8 @@ static void random_step(struct walk *w)
         do_simple(w, MUSTER_EVENT_DISCONNECT, worker);
     } else if (dice < 960) {
         do_simple(w, MUSTER_EVENT_RESIZE, worker);
+    } else if (dice < 975) {
+        do_doubt(w, worker);
     } else if (dice < 985) {
         do_simple(w, MUSTER_EVENT_TICK, worker);
     } else if (dice < 995) {
@@ -517,11 +547,14 @@ static void must_replay(const struct walk *w)
     muster_membership_destroy(m);
 }
 
-static void run_seed(uint64_t seed, unsigned counts[3])
+static void run_seed(uint64_t seed, unsigned counts[4])
 {
     static struct walk w;
-    w = (struct walk){
-        .random = seed, .formed = &counts[0], .ended = &counts[1], .died = &counts[2]};
+    w = (struct walk){.random = seed,
+                      .formed = &counts[0],
+                      .ended = &counts[1],
+                      .died = &counts[2],
+                      .refused = &counts[3]};
     uint32_t min_size = 1 + below(&w, 3);
     uint32_t max_size = min_size + below(&w, 6);
     uint32_t target_size = chance(&w, 50) ? 0 : min_size + below(&w, max_size - min_size + 1);
@@ -542,7 +575,7 @@ static void run_seed(uint64_t seed, unsigned counts[3])
 static void every_random_sequence_keeps_the_invariants_replays_and_forms(void **state)
 {
     (void)state;
-    unsigned counts[3] = {0};
+    unsigned counts[4] = {0};
     const char *only = getenv("MUSTER_SEED");
     if (only != NULL) {
         print_message("MUSTER_SEED=%s\n", only);
@@ -553,8 +586,9 @@ static void every_random_sequence_keeps_the_invariants_replays_and_forms(void **
         print_message("MUSTER_SEED=%llu\n", (unsigned long long)seed);
         run_seed(seed, counts);
     }
-    print_message("%u generations, %u ends, %u deaths\n", counts[0], counts[1], counts[2]);
-    assert_true(counts[0] > SEEDS && counts[1] > 0 && counts[2] > SEEDS);
+    print_message("%u generations, %u ends, %u deaths, %u of them refused\n", counts[0], counts[1],
+                  counts[2], counts[3]);
+    assert_true(counts[0] > SEEDS && counts[1] > 0 && counts[2] > SEEDS && counts[3] > 0);
 }
 
 int main(void)

@@ -157,26 +157,75 @@ static void requests_survive_the_trip(void **state)
     }
 }
 
-static void small_answers_survive_the_trip(void **state)
+static struct muster_wire_peer *any_peers(uint32_t count)
+{
+    struct muster_wire_peer *peers = calloc(count + 1, sizeof *peers);
+    assert_non_null(peers);
+    for (uint32_t i = 0; i < count; i++) {
+        peers[i].rank = any32();
+        fill_uuid(peers[i].member);
+        FILL(peers[i].host, 0);
+        peers[i].order = any32();
+        peers[i].address_count = below(MUSTER_MEMBER_ADDRESSES_MAX + 1);
+        for (uint32_t k = 0; k < peers[i].address_count; k++) {
+            FILL(peers[i].addresses[k], 1);
+        }
+    }
+    return peers;
+}
+
+/* Frees both lists; the messages are then compared as those without pointers are. */
+static void expect_same_peers(struct muster_wire_peer **back, struct muster_wire_peer **peers,
+                              uint32_t count)
+{
+    assert_memory_equal(*back, *peers, count * sizeof **peers);
+    free(*back);
+    free(*peers);
+    *back = *peers = NULL;
+}
+
+static void answers_with_doubted_members_survive_the_trip(void **state)
 {
     (void)state;
-    for (int i = 0; i < ROUNDS; i++) {
-        struct muster_watch_response watch = {.revoked = below(2) == 0, .pending = below(2) == 0};
-        watch.leave = below(2) == 0;
+    for (uint32_t count = 0; count < 9; count++) {
+        struct muster_watch_response watch = {.revoked = below(2) == 0,
+                                              .pending = below(2) == 0,
+                                              .leave = below(2) == 0,
+                                              .doubted_count = count};
         FILL(watch.reason, 0);
-        SAME_AFTER_A_TRIP(watch_response, muster_watch_response, watch);
+        struct muster_watch_response watch_back;
+        watch.doubted = any_peers(count);
+        json_t *json = trip(muster_watch_response_encode(&watch));
+        assert_int_equal(muster_watch_response_decode(json, &watch_back), MUSTER_OK);
+        expect_same_peers(&watch_back.doubted, &watch.doubted, count);
+        assert_memory_equal(&watch_back, &watch, sizeof watch);
+        json_decref(json);
 
-        struct muster_rpc_error error = {.code = (enum muster_rpc_code)below(17)};
-        FILL(error.message, 0);
-        SAME_AFTER_A_TRIP(rpc_error, muster_rpc_error, error);
-
-        struct muster_join_response waiting = {.members = any32(), .min_size = any32()};
-        waiting.target_size = any32();
+        struct muster_join_response waiting = {.members = any32(),
+                                               .min_size = any32(),
+                                               .target_size = any32(),
+                                               .doubted_count = count};
+        struct muster_join_response waiting_back;
+        waiting.doubted = any_peers(count);
         waiting.missing_count = below(MUSTER_MISSING_MAX + 1);
         for (uint32_t k = 0; k < waiting.missing_count; k++) {
             FILL(waiting.missing[k], 0);
         }
-        SAME_AFTER_A_TRIP(join_response, muster_join_response, waiting);
+        json = trip(muster_join_response_encode(&waiting));
+        assert_int_equal(muster_join_response_decode(json, &waiting_back), MUSTER_OK);
+        expect_same_peers(&waiting_back.doubted, &waiting.doubted, count);
+        assert_memory_equal(&waiting_back, &waiting, sizeof waiting);
+        json_decref(json);
+    }
+}
+
+static void small_answers_survive_the_trip(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct muster_rpc_error error = {.code = (enum muster_rpc_code)below(17)};
+        FILL(error.message, 0);
+        SAME_AFTER_A_TRIP(rpc_error, muster_rpc_error, error);
     }
 }
 
@@ -462,6 +511,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_survive_the_trip),
         cmocka_unit_test(small_answers_survive_the_trip),
+        cmocka_unit_test(answers_with_doubted_members_survive_the_trip),
         cmocka_unit_test(events_survive_the_trip),
         cmocka_unit_test(values_survive_the_trip),
         cmocka_unit_test(a_join_that_was_stored_before_there_were_racks_is_read),

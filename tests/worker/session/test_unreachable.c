@@ -69,6 +69,7 @@ static bool watch(struct unreachable_member *member)
             return false;
         }
         bool decoded = muster_watch_response_decode(answer, &response) == MUSTER_OK;
+        muster_watch_response_finish(&response);
         json_decref(answer);
         if (!decoded) {
             return false;
