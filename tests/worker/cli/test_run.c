@@ -343,7 +343,7 @@ static void a_launcher_leaves_no_temporary_folder_behind(void **state)
         assert_int_equal(command_wait(&command), 128 + signals[i]);
         command_finish(&command);
         int removed = -1;
-        for (int tries = 0; removed != 0 && tries < 2000; tries++) {
+        for (int tries = 0; removed != 0 && tries < 12000; tries++) {
             removed = rmdir(folder); /* the guard is no longer our child: its end shows only here */
             (void)usleep(5000);
         }

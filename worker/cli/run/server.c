@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { START_TIMEOUT_MS = 10000, STOP_TIMEOUT_MS = 3000, POLL_INTERVAL_MS = 5 };
+enum { START_TIMEOUT_MS = 30000, STOP_TIMEOUT_MS = 3000, POLL_INTERVAL_MS = 5 };
 
 /* Searches beside this program, then where an installation puts it, then in PATH. */
 static void find_program(char ret_path[PATH_MAX])

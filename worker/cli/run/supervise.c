@@ -262,8 +262,11 @@ static void loop(struct muster_supervisor *supervisor)
         }
     }
     int64_t deadline_ns = muster_clock_after_ms(DRAIN_MS);
-    while (has_unprinted_output(supervisor) && muster_clock_left_ms(deadline_ns) > 0) {
-        (void)poll_once(supervisor, muster_clock_left_ms(deadline_ns));
+    bool over = false; /* what has come by then is printed, also if the launcher itself was late */
+    while (has_unprinted_output(supervisor) && !over) {
+        int left_ms = muster_clock_left_ms(deadline_ns);
+        over = left_ms == 0;
+        (void)poll_once(supervisor, left_ms);
     }
 }
 
