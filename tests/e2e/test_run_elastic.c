@@ -215,6 +215,26 @@ static void a_resize_down_ends_the_workers_of_the_highest_ranks(void **state)
     finish_job(&job, summary);
 }
 
+/* The target is the size that the job has lost: the launcher starts as many as are missing. */
+static void a_resize_to_the_present_target_replaces_who_died(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    start_job(&job, "-n 3 --min 1", "");
+    await(&job, ": 3 workers on 1 host");
+    assert_int_equal(kill(pid_of(&job, 1), SIGKILL), 0);
+    await(&job, ": 2 workers on 1 host");
+    resize(&job, "3");
+    await(&job, "started worker 3 (");
+    await(&job, "[3] step generation=");
+    create_stop_file(&job);
+    end_job(&job, 0, &summary);
+    assert_int_equal(size_of_last_generation(summary), 3);
+    assert_int_equal(count_departures(summary, "died"), 1);
+    finish_job(&job, summary);
+}
+
 static void a_member_of_the_last_generation_that_fails_counts(void **state)
 {
     (void)state;
@@ -394,6 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_grows_loses_a_worker_shrinks_and_finishes),
         cmocka_unit_test(a_resize_down_ends_the_workers_of_the_highest_ranks),
+        cmocka_unit_test(a_resize_to_the_present_target_replaces_who_died),
         cmocka_unit_test(a_member_of_the_last_generation_that_fails_counts),
         cmocka_unit_test(a_job_below_its_minimum_that_no_other_worker_can_join_ends_at_once),
         cmocka_unit_test(a_job_below_its_minimum_waits_for_the_given_timeout),
