@@ -176,8 +176,9 @@ static void doubt(struct muster_transaction *transaction, const char *member, bo
                    member, muster_last_error());
         return;
     }
-    muster_doubts_add(&transaction->job->doubts, transaction->job->membership, member);
-    muster_doubts_ask_held(transaction);
+    if (muster_doubts_add(&transaction->job->doubts, transaction->job->membership, member)) {
+        muster_doubts_ask_held(transaction);
+    }
 }
 
 /* The held request ends first: it must not count as a newer one of its member. */

@@ -87,21 +87,24 @@ static void forget_those_over(struct muster_doubts *doubts,
     doubts->count = kept;
 }
 
-void muster_doubts_add(struct muster_doubts *doubts, const struct muster_membership *membership,
+bool muster_doubts_add(struct muster_doubts *doubts, const struct muster_membership *membership,
                        const char *member)
 {
     struct muster_member_view view;
     forget_those_over(doubts, membership);
-    bool listed = false;
     for (uint32_t i = 0; i < doubts->count; i++) {
-        listed = listed || strcmp(doubts->items[i].member, member) == 0;
+        if (strcmp(doubts->items[i].member, member) == 0) {
+            return false;
+        }
     }
-    if (!listed && doubts->count < MUSTER_DOUBTS_MAX && is_doubted(membership, member, &view) &&
-        view.info->address_count > 0) {
-        struct muster_doubt *doubt = &doubts->items[doubts->count++];
-        *doubt = (struct muster_doubt){0};
-        (void)snprintf(doubt->member, sizeof doubt->member, "%s", member);
+    if (doubts->count == MUSTER_DOUBTS_MAX || !is_doubted(membership, member, &view) ||
+        view.info->address_count == 0) {
+        return false;
     }
+    struct muster_doubt *doubt = &doubts->items[doubts->count++];
+    *doubt = (struct muster_doubt){0};
+    (void)snprintf(doubt->member, sizeof doubt->member, "%s", member);
+    return true;
 }
 
 void muster_doubts_add_unheard(struct muster_doubts *doubts,
@@ -114,7 +117,7 @@ void muster_doubts_add_unheard(struct muster_doubts *doubts,
     }
     for (uint32_t i = 0; muster_membership_member(membership, i, &view); i++) {
         if (view.doubted) {
-            muster_doubts_add(doubts, membership, view.info->id);
+            (void)muster_doubts_add(doubts, membership, view.info->id);
         }
     }
 }

@@ -40,8 +40,9 @@ struct muster_doubts {
  * it was not heard of. Stock clients open a connection for each request. */
 bool muster_doubts_dials(const struct muster_member_info *info);
 
-/* This member is doubted. Forgets doubts that are over. */
-void muster_doubts_add(struct muster_doubts *doubts, const struct muster_membership *membership,
+/* This member is doubted. Forgets doubts that are over. True: it was not listed before, and is now.
+ */
+bool muster_doubts_add(struct muster_doubts *doubts, const struct muster_membership *membership,
                        const char *member);
 
 /* After a start of the server: those for whom the others of the last generation wait, once they are

@@ -39,9 +39,9 @@ static void three_witnesses_are_asked_once_each(void **state)
     struct muster_doubts doubts = {0};
     struct drive drive;
     form(&drive);
-    muster_doubts_add(&doubts, drive.membership, "a5");
-    muster_doubts_add(&doubts, drive.membership, "a5");
-    muster_doubts_add(&doubts, drive.membership, "a0"); /* nobody doubts it */
+    assert_true(muster_doubts_add(&doubts, drive.membership, "a5"));
+    assert_false(muster_doubts_add(&doubts, drive.membership, "a5"));
+    assert_false(muster_doubts_add(&doubts, drive.membership, "a0")); /* nobody doubts it */
     assert_int_equal(doubts.count, 1);
     assert_int_equal(ask(&doubts, &drive, "a5"), 0);
     assert_int_equal(ask(&doubts, &drive, "a0"), 1);
@@ -64,7 +64,7 @@ static void they_are_asked_again_a_few_times_less_and_less_often(void **state)
     struct drive drive;
     int64_t before_ns = muster_clock_ns();
     form(&drive);
-    muster_doubts_add(&doubts, drive.membership, "a5");
+    assert_true(muster_doubts_add(&doubts, drive.membership, "a5"));
     assert_true(muster_doubts_next_ns(&doubts) == MUSTER_NEVER); /* nobody was asked yet */
     int64_t wait_ns = (int64_t)20 * MUSTER_NS_PER_MS;
     for (unsigned round = 1; round < ROUNDS; round++) {
@@ -87,7 +87,7 @@ static void a_sign_of_life_ends_a_doubt(void **state)
     struct muster_doubts doubts = {0};
     struct drive drive;
     form(&drive);
-    muster_doubts_add(&doubts, drive.membership, "a5");
+    assert_true(muster_doubts_add(&doubts, drive.membership, "a5"));
     muster_membership_heartbeat(drive.membership, "a5", 0, drive.now_ms);
     assert_false(muster_doubts_need(&doubts, drive.membership, "a0"));
     assert_int_equal(ask(&doubts, &drive, "a0"), 0);
