@@ -70,7 +70,7 @@ static void add_witness(struct muster_doubt *doubt, const struct muster_membersh
     (void)snprintf(doubt->witnesses[kept++], MUSTER_UUID_SIZE, "%s", witness);
     doubt->witness_count = kept;
     if (doubt->again_ns == 0) {
-        doubt->again_ns = muster_clock_after_ms(AGAIN_MS << (2 * doubt->rounds));
+        doubt->again_ns = muster_clock_after_ms((uint32_t)AGAIN_MS << (2 * doubt->rounds));
     }
 }
 

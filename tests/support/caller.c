@@ -118,6 +118,12 @@ bool test_call_wait(struct test_call *call)
     return true;
 }
 
+bool test_call_is_answered(struct test_call *call)
+{
+    AUTO_LOCK(&call->mutex);
+    return call->answered;
+}
+
 void test_call_expect(struct test_call *call, enum muster_rpc_code code, const char *part)
 {
     assert_true(test_call_wait(call));

@@ -34,6 +34,8 @@ void test_call_start_bytes(struct test_call *call, struct muster_service *servic
                            size_t size_bytes);
 /* False: not answered within 20 s. */
 bool test_call_wait(struct test_call *call);
+/* Whether a response has come, without waiting. */
+bool test_call_is_answered(struct test_call *call);
 /* Waits for the response, which must have this code and, if it is an error, this part in its
  * message; then frees it. */
 void test_call_expect(struct test_call *call, enum muster_rpc_code code, const char *part);

@@ -165,7 +165,7 @@ static unsigned count_asked(struct fixture *fixture, unsigned count, unsigned do
     unsigned asked = 0;
     for (unsigned i = 0; i < count; i++) {
         struct test_call *call = &fixture->calls[i];
-        if (i != doubted && call->held && call->answered) {
+        if (i != doubted && call->held && test_call_is_answered(call)) {
             assert_false(json_is_true(test_part(call->json, "revoked")));
             asked += asks(fixture, i, "doubted", doubted);
             test_call_finish(call);
@@ -230,7 +230,7 @@ static void where_those_who_are_asked_are_doubted_others_are_asked(void **state)
     form(fixture, 6, 6);
     disconnect(fixture, 5);
     for (unsigned i = 0; i < 5; i++) {
-        fallen[i] = fixture->calls[i].answered;
+        fallen[i] = test_call_is_answered(&fixture->calls[i]);
     }
     for (unsigned i = 0; i < 5; i++) {
         if (fallen[i]) {
@@ -262,7 +262,7 @@ static void an_idle_connection_counts_only_for_those_that_keep_theirs(void **sta
     disconnect_idle(fixture, 2);
     assert_int_equal(count_asked(fixture, 3, 2), 0);
     report(fixture, 0, 1); /* nobody doubts it */
-    assert_true(fixture->calls[0].held && !fixture->calls[0].answered);
+    assert_true(fixture->calls[0].held && !test_call_is_answered(&fixture->calls[0]));
     quiesce(fixture, 3);
 }
 
@@ -272,7 +272,7 @@ static void who_cannot_dial_is_not_asked(void **state)
     form(fixture, 3, 1);
     disconnect(fixture, 2);
     assert_int_equal(count_asked(fixture, 2, 2), 1); /* member 0 */
-    assert_false(fixture->calls[1].answered);
+    assert_false(test_call_is_answered(&fixture->calls[1]));
     quiesce(fixture, 2);
 }
 
@@ -289,7 +289,7 @@ static void while_it_is_doubted_they_are_asked_again(void **state)
         watch(fixture, 0);
     }
     watch(fixture, 1); /* it is heard of */
-    assert_true(fixture->calls[1].held && !fixture->calls[1].answered);
+    assert_true(fixture->calls[1].held && !test_call_is_answered(&fixture->calls[1]));
     quiesce(fixture, 2);
 }
 
