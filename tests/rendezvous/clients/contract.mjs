@@ -112,6 +112,9 @@ async function checkLife(client, job, generation) {
   const watch = client.watch({ job, member: uuid(1), generation });
   const peers = await client.peers({ job, member: uuid(0), generation, ranks: [2, 0] });
   assert.deepEqual(peers.peers.map((peer) => [peer.rank, peer.member]), [[2, uuid(2)], [0, uuid(0)]]);
+  while (pictures.length === 0) { // the stream has begun before anything changes
+    await new Promise((done) => setTimeout(done, 2));
+  }
   await client.resize({ job, targetSize: 2 });
   await client.leave({ job, member: uuid(0), generation, reason: LeaveReason.PLANNED, why: "Übung ✓" });
   assert.equal((await watch).revoked, true);
