@@ -74,7 +74,7 @@ static const struct muster_field report_fields[] = {
     FIELD(muster_report_request, "suspect", UINT32, suspect),
     TEXT_FIELD(muster_report_request, "why", why, ANY),
     WORD_FIELD(muster_report_request, "kind", kind, report_words),
-    TEXT_FIELD(muster_report_request, "suspectMember", suspect_member, ANY),
+    TEXT_FIELD(muster_report_request, "suspectMember", suspect_member, UUID_OR_NONE),
 };
 static const struct muster_service_message report_request =
     MESSAGE(muster_report_request, report_fields, .sparse = true);

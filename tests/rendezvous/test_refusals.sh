@@ -32,12 +32,14 @@ refused invalid_argument 'minSize: not a whole number' Join "{$two,\"host\":\"h\
 refused invalid_argument 'minSize: not a whole number' Join "{$two,\"host\":\"h\",\"minSize\":1.5}"
 refused invalid_argument 'targetSize: not a whole number' Resize '{"job":"j","targetSize":"many"}'
 refused invalid_argument 'kind: \"NO\": no such value' Report "{$one,\"generation\":\"$running\",\"kind\":\"NO\"}"
-refused invalid_argument 'suspectMember' Report "{$one,\"suspectMember\":\"x\",\"kind\":\"REPORT_KIND_WAITING\"}"
+refused invalid_argument 'suspectMember goes with REPORT_KIND_RESET only' Report \
+    "{$one,\"suspectMember\":\"$(member 2)\",\"kind\":\"REPORT_KIND_WAITING\"}"
 
 echo "- odd names"
 refused invalid_argument 'host: \"a/b c\": use letters' Join "{$two,\"host\":\"a/b c\"}"
 refused invalid_argument 'host: missing or empty' Join "{$two,\"host\":\"\"}"
 refused invalid_argument 'member: \"xyz\": not a UUID' Join '{"job":"j","member":"xyz","host":"h"}'
+refused invalid_argument 'suspectMember: \"x\": not a UUID' Report "{$one,\"suspectMember\":\"x\",\"kind\":\"REPORT_KIND_RESET\"}"
 refused invalid_argument 'job:' Join "{\"job\":\"../j\",\"member\":\"$(member 2)\",\"host\":\"h\"}"
 
 echo "- no JSON, deep JSON, members that come twice, no UTF-8"
@@ -48,12 +50,19 @@ refused invalid_argument 'unable to decode byte 0xff' Join "$(printf '{"job":"\x
 
 echo "- strangers to the job"
 refused not_found 'is not in this job' Watch "{\"job\":\"j\",\"member\":\"$(member 9)\",\"generation\":\"$running\"}"
+refused not_found 'is not in this job' Report \
+    "{\"job\":\"j\",\"member\":\"$(member 9)\",\"suspectMember\":\"$(member 1)\",\"kind\":\"REPORT_KIND_RESET\"}"
 refused not_found 'job none is not known here' GetJob '{"job":"none"}'
 refused invalid_argument 'wire version 6, but the job has wire version 7' Join "{$two,\"host\":\"h\",\"minSize\":1,\"maxSize\":1,\"wireVersion\":6}"
 
 echo "- each was counted, and nothing has changed"
 [ $(($(refusals) - counted)) = $count ] || fail "$(refusals) refusals are counted after $counted, not $count more"
 [ "$(job)" = "$before" ] || fail "the job was: $before, and is: $(job)"
+# Nobody doubts that it lives, so that a member's word alone is no death; nor is one of a member that does not exist.
+for suspect in 1 9; do
+    expect '{}' Report "{$one,\"suspectMember\":\"$(member $suspect)\",\"kind\":\"REPORT_KIND_RESET\"}"
+done
+[ "$(job)" = "$before" ] || fail "after reports of nobody the job is: $(job)"
 expect unimplemented NoSuchMethod '{}'
 expect '"revoked":true' Watch "{$one,\"generation\":\"$((running - 1))\"}" # a stale generation
 

@@ -144,6 +144,9 @@ static void requests_survive_the_trip(void **state)
         fill_job(report.job);
         FILL(report.member, 1);
         FILL(report.why, 0);
+        if (below(2) == 0) {
+            fill_uuid(report.suspect_member);
+        }
         SAME_AFTER_A_TRIP(report_request, muster_report_request, report);
 
         struct muster_resize_request resize = {.target_size = any32()};
