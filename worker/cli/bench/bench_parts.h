@@ -1,11 +1,9 @@
 /*
  * muster bench: what its files share.
  *
- * The parent process (the bench leader) leads N ranks through phases. Each rank has a fabric and a
- * context of its own. Ranks are threads (inproc) or forked processes (all other transports). Leader
- * and ranks share memory, and each rank has a stream socket to the leader: the rank sends a byte
- * when it has finished a phase, and the leader sends one when all ranks may start the next. The end
- * of the stream means that the other side has ended.
+ * The parent process (the bench leader) leads N ranks through phases (bench_ranks.h). Each rank has
+ * a fabric and a context of its own. Ranks are threads (inproc) or forked processes (all other
+ * transports). Leader and ranks share memory.
  *
  * Phase 0 ends when the address of each rank is in the shared memory. Each size then has two
  * phases: the first ends when the result is checked and the calls are warm, the second when all
@@ -16,11 +14,11 @@
 
 #include "collectives/call/compression.h"
 #include "worker/cli/bench/bench_network.h"
+#include "worker/cli/bench/bench_ranks.h"
 #include "worker/context/context.h"
 #include "worker/session/stored_figures.h"
 
 enum {
-    MUSTER_BENCH_RANKS_MAX = MUSTER_BENCH_HOSTS_MAX,
     MUSTER_BENCH_SIZES_MAX = 64,
     MUSTER_BENCH_ALGORITHMS_MAX = 64,
     MUSTER_BENCH_ITERATIONS_MAX = 100000,
@@ -68,8 +66,6 @@ struct muster_bench_options {
 /* The part of the shared memory that one rank writes. */
 struct muster_bench_rank_slot {
     struct muster_peer peer;
-    muster_status status;
-    char error[512];
     uint64_t memory_bytes; /* its peak memory without its buffers; 0: not known */
     /* Of the size being measured: the first call of each algorithm, before the warm-up; all times
      * of the first algorithm, then those of the next. */
@@ -107,6 +103,7 @@ struct muster_bench_shared {
     char link_token[33];
     struct muster_figures link_figures; /* that algorithms are chosen by; rank 0's */
     struct muster_bench_candidate candidates[MUSTER_BENCH_ALGORITHMS_MAX];
+    struct muster_bench_outcome outcomes[MUSTER_BENCH_RANKS_MAX];
     struct muster_bench_rank_slot rank_slots[]; /* [ranks] */
 };
 

@@ -1,11 +1,9 @@
 /* muster bench: the work of one rank. */
 #include "worker/cli/bench/bench_parts.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "collectives/call/request.h"
 #include "worker/base/cleanup.h"
@@ -31,22 +29,6 @@ struct rank_run {
     size_t *counts;               /* [ranks] of equal blocks, at the size being measured */
     uint64_t in_bytes, out_bytes; /* of in and out: the most that a size so far has used */
 };
-
-/* Reports the end of the phase to the leader, and blocks until all ranks have finished it. */
-static muster_status end_phase(const struct rank_run *run)
-{
-    char byte = 1;
-    if (send(run->channel, &byte, 1, MSG_NOSIGNAL) != 1) {
-        return muster_error_errno(MUSTER_FATAL, "the bench leader has ended");
-    }
-    ssize_t got;
-    do {
-        got = recv(run->channel, &byte, 1, 0);
-    } while (got < 0 && errno == EINTR);
-    return got == 1
-               ? MUSTER_OK
-               : muster_error_set(MUSTER_ENDED, "the bench leader has stopped the measurement");
-}
 
 /* The options of the command replace those of the environment. */
 static muster_status create_fabric(struct rank_run *run, const char *address,
@@ -97,7 +79,7 @@ static muster_status open_fabric(struct rank_run *run)
         (void)snprintf(peer->addresses[i], sizeof peer->addresses[i], "%s",
                        muster_fabric_address(run->fabric, i));
     }
-    return end_phase(run);
+    return muster_bench_rank_end_phase(run->channel);
 }
 
 /* Without tuned choices from earlier jobs the first calls find the fastest algorithm. With --shape
@@ -307,7 +289,7 @@ static muster_status warm_up(struct rank_run *run, size_t size_index)
     for (size_t i = 0; i < run->shared->options.algorithm_count; i++) {
         TRY(warm_candidate(run, size_index, i));
     }
-    return end_phase(run);
+    return muster_bench_rank_end_phase(run->channel);
 }
 
 static void record_memory(struct rank_run *run, const struct muster_request *request)
@@ -367,7 +349,7 @@ static muster_status measure(struct rank_run *run, size_t size_index)
     }
     const struct muster_request request = request_of(run, size_index, 0);
     record_memory(run, &request);
-    return end_phase(run);
+    return muster_bench_rank_end_phase(run->channel);
 }
 
 static muster_status run_all_phases(struct rank_run *run)
@@ -389,10 +371,7 @@ muster_status muster_bench_rank_main(struct muster_bench_shared *shared, uint32_
     struct rank_run run = {
         .shared = shared, .slot = &shared->rank_slots[rank], .rank = rank, .channel = channel};
     muster_status status = run_all_phases(&run);
-    run.slot->status = status;
-    if (status != MUSTER_OK) {
-        (void)snprintf(run.slot->error, sizeof run.slot->error, "%s", muster_last_error());
-    }
+    muster_bench_outcome_set(&shared->outcomes[rank], status);
     muster_communicator_destroy(run.communicator);
     muster_fabric_destroy(run.fabric, status == MUSTER_OK ? LINGER_MS : 0);
     muster_timeline_destroy(run.timeline);
