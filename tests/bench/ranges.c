@@ -1,13 +1,13 @@
 /* An allreduce of the tensors of a model as ranges, beside the same in one buffer. Run by each
  * worker of a job:
  *
- *     MUSTER_SHARED_MEMORY=0 muster run -n 4 -- build/release/tests/ranges \
- *         tests/bench/resnet50_elements.txt
+ *     muster bench step --model resnet50 --list >LIST
+ *     MUSTER_SHARED_MEMORY=0 muster run -n 4 -- build/release/tests/ranges LIST
  *
- * The file has the float32 elements of each tensor, one a line. Buffer and tensors are in the same
- * memory, the tensors with gaps between them, so that both ways use the same pages. Out of place if
- * a second argument is "out". Rank 0 prints the medians of the rounds, in which both ways take
- * turns. */
+ * The file has the float32 elements of each tensor first in a line. Buffer and tensors are in the
+ * same memory, the tensors with gaps between them, so that both ways use the same pages. Out of
+ * place if a second argument is "out". Rank 0 prints the medians of the rounds, in which both ways
+ * take turns. */
 #include "tests/bench/peer.h"
 #include "worker/muster.h"
 
@@ -39,7 +39,7 @@ static float *allocate(size_t count)
 static size_t read_counts(const char *path, size_t *counts)
 {
     FILE *file = fopen(path, "re");
-    char line[32];
+    char line[128];
     size_t count = 0;
     while (file != NULL && count < TENSORS_MAX && fgets(line, sizeof line, file) != NULL) {
         counts[count++] = strtoul(line, NULL, 10);

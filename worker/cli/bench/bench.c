@@ -8,6 +8,7 @@
 
 #include "worker/base/option_parse.h"
 #include "worker/base/random.h"
+#include "worker/cli/bench/step/step.h"
 #include "worker/cli/cli.h"
 
 enum {
@@ -39,7 +40,9 @@ enum {
 static const char doc[] =
     "Measures a collective between ranks on this machine.\n"
     "COLLECTIVE is allreduce, reduce_scatter, allgather(v), broadcast, reduce, gather(v), scatter, "
-    "alltoall(v), barrier or pairwise_exchange; those with a v get blocks of equal size."
+    "alltoall(v), barrier or pairwise_exchange; those with a v get blocks of equal size. `muster "
+    "bench "
+    "step' measures what a training step gives to the network."
     "\v"
     "The ranks first measure their links, as in a job that starts. The first result is checked, "
     "some more calls warm up, and then each rank times each call; the time of a call is that of "
@@ -271,6 +274,11 @@ static int run_on_network(struct muster_bench_shared *shared)
 
 int muster_cli_bench(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "step") == 0) {
+        char name[] = "muster bench step";
+        argv[1] = name;
+        return muster_bench_step(argc - 1, argv + 1);
+    }
     static const struct argp argp = {
         .options = argp_options, .parser = parse, .args_doc = "COLLECTIVE", .doc = doc};
     struct muster_bench_options options = {

@@ -1,12 +1,13 @@
 /* muster bench: memory. Buffers that do not fit are refused before they are allocated: otherwise
  * the kernel would swap for a minute and then kill some process. */
-#include "worker/cli/bench/bench_parts.h"
+#include "worker/cli/bench/bench_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "worker/base/status.h"
+#include "worker/cli/bench/bench_parts.h"
 
 enum { KIB = 1024 };
 
@@ -62,15 +63,19 @@ static double needed_bytes(const struct muster_bench_options *options)
     }
 }
 
-muster_status muster_bench_check_memory(const struct muster_bench_options *options)
+muster_status muster_bench_check_available(const char *option, uint32_t ranks, double needed_bytes)
 {
-    double needed = needed_bytes(options);
     uint64_t available = read_proc_bytes("/proc/meminfo", "MemAvailable");
-    if (available == 0 || needed <= (double)available) {
+    if (available == 0 || needed_bytes <= (double)available) {
         return MUSTER_OK;
     }
     return muster_error_set(MUSTER_FATAL,
-                            "--bytes: the buffers of %u ranks need at least %.1f GiB, and %.1f GiB "
+                            "%s: the buffers of %u ranks need at least %.1f GiB, and %.1f GiB "
                             "of memory are available",
-                            options->ranks, needed / gib, (double)available / gib);
+                            option, ranks, needed_bytes / gib, (double)available / gib);
+}
+
+muster_status muster_bench_check_memory(const struct muster_bench_options *options)
+{
+    return muster_bench_check_available("--bytes", options->ranks, needed_bytes(options));
 }

@@ -135,8 +135,6 @@ MUSTER_CHECKED muster_status muster_bench_check_memory(const struct muster_bench
 
 /* The largest of the sizes, as muster_bench_count() rounds it. */
 uint64_t muster_bench_largest_bytes(const struct muster_bench_options *options);
-/* The peak resident memory of this process; 0: not known. */
-uint64_t muster_bench_peak_bytes(void);
 
 /* Runs all phases of one rank, in its own thread or process. `channel` is its end of the stream to
  * the leader. */

@@ -9,6 +9,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
+#include "worker/cli/bench/bench_memory.h"
 #include "worker/communicator/communicator.h"
 #include "worker/trace/timeline.h"
 

@@ -1,0 +1,128 @@
+/* muster bench step: the work of one rank. */
+#include "worker/cli/bench/step/step_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/clock.h"
+
+enum {
+    /* In the first calls of each size the fastest algorithm is found out. */
+    WARM_UP_SMALL = 100,
+    WARM_UP_LARGE = 20,
+    SMALL_ELEMENTS = 1 << 20,
+    TIMED = 5, /* of the warm-up turns: those that the number of iterations is chosen by */
+};
+
+/* Opening ------------------------------------------------------------------------------------- */
+
+static int exchange(const void *mine, void *all, size_t size_bytes, void *user_data)
+{
+    struct muster_bench_step_rank *rank = user_data;
+    if (size_bytes > MUSTER_BENCH_STEP_BLOB_BYTES) {
+        return 1;
+    }
+    memcpy(rank->slot->blob, mine, size_bytes);
+    if (muster_bench_rank_end_phase(rank->channel) != MUSTER_OK) {
+        return 1;
+    }
+    for (uint32_t i = 0; i < rank->shared->options.ranks; i++) {
+        memcpy((char *)all + i * size_bytes, rank->shared->slots[i].blob, size_bytes);
+    }
+    return 0;
+}
+
+/* The options of the command replace those of the environment. Ranks are spread evenly. */
+static muster_status open_session(struct muster_bench_step_rank *rank)
+{
+    const struct muster_bench_step_options *given = &rank->shared->options;
+    uint32_t host = (uint32_t)((uint64_t)rank->rank * given->hosts / given->ranks);
+    char address[MUSTER_BENCH_ADDRESS_SIZE] = "127.0.0.1";
+    char host_name[32];
+    if (rank->shared->network != NULL) {
+        TRY(muster_bench_network_enter(rank->shared->network, host, address));
+    }
+    (void)snprintf(host_name, sizeof host_name, "host%u", host);
+    muster_options options;
+    muster_options_init(&options);
+    options.host = host_name;
+    options.listen = address;
+    options.interface = NULL;
+    options.shared_memory = strcmp(given->transport, "shm") == 0;
+    options.verbs = strcmp(given->transport, "verbs") == 0;
+    return muster_open_with(&options, rank->rank, given->ranks, exchange, rank, &rank->session);
+}
+
+/* Steps --------------------------------------------------------------------------------------- */
+
+static muster_status run_step(struct muster_bench_step_rank *rank, size_t side,
+                              struct muster_bench_step_times *ret_times)
+{
+    muster_bench_step_data_next_order(rank);
+    TRY(muster_barrier(rank->session, MUSTER_GLOBAL, NULL));
+    rank->begin_ns = muster_clock_ns();
+    TRY(muster_bench_step_sides[rank->shared->options.sides[side]].run(rank, ret_times));
+    ret_times->step_us = (double)(muster_clock_ns() - rank->begin_ns) / 1000;
+    return MUSTER_OK;
+}
+
+/* One step of each side, whose results are checked. */
+static muster_status check_sides(struct muster_bench_step_rank *rank)
+{
+    const struct muster_bench_step_options *options = &rank->shared->options;
+    struct muster_bench_step_times times;
+    for (size_t side = 0; side < options->side_count; side++) {
+        muster_bench_step_data_fill(rank);
+        TRY(run_step(rank, side, &times));
+        TRY(muster_bench_step_data_check(rank, muster_bench_step_sides[options->sides[side]].name));
+    }
+    muster_bench_step_data_settle(rank);
+    return MUSTER_OK;
+}
+
+/* A turn: one step of each side, so that all see the same noise. */
+static muster_status run_turn(struct muster_bench_step_rank *rank, uint32_t iteration)
+{
+    for (size_t side = 0; side < rank->shared->options.side_count; side++) {
+        TRY(run_step(rank, side, &rank->slot->times[side][iteration]));
+    }
+    return MUSTER_OK;
+}
+
+static muster_status warm_up(struct muster_bench_step_rank *rank)
+{
+    uint32_t turns = rank->shared->model->elements < SMALL_ELEMENTS ? WARM_UP_SMALL : WARM_UP_LARGE;
+    int64_t start_ns = 0;
+    for (uint32_t i = 0; i < turns; i++) {
+        start_ns = i == turns - TIMED ? muster_clock_ns() : start_ns;
+        TRY(run_turn(rank, i));
+    }
+    rank->slot->warm_us = (double)(muster_clock_ns() - start_ns) / 1000 / TIMED;
+    return muster_bench_rank_end_phase(rank->channel);
+}
+
+static muster_status run_all_phases(struct muster_bench_step_rank *rank)
+{
+    TRY(muster_bench_step_data_init(rank));
+    TRY(open_session(rank));
+    TRY(check_sides(rank));
+    TRY(warm_up(rank));
+    for (uint32_t i = 0; i < rank->shared->iterations; i++) {
+        TRY(run_turn(rank, i));
+    }
+    TRY(check_sides(rank));
+    return muster_bench_rank_end_phase(rank->channel);
+}
+
+muster_status muster_bench_step_rank_run(void *argument, uint32_t number, int channel)
+{
+    struct muster_bench_step_shared *shared = argument;
+    struct muster_bench_step_rank rank = {
+        .shared = shared, .slot = &shared->slots[number], .rank = number, .channel = channel};
+    muster_status status = run_all_phases(&rank);
+    muster_bench_outcome_set(&shared->outcomes[number], status);
+    muster_close(rank.session);
+    muster_bench_step_data_finish(&rank);
+    return status;
+}
