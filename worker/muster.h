@@ -355,6 +355,14 @@ MUSTER_API void muster_leave(muster_session *session);
 MUSTER_API uint32_t muster_rank(const muster_session *session, muster_scope scope);
 MUSTER_API uint32_t muster_size(const muster_session *session, muster_scope scope);
 
+/* This worker's slot: its place on its host, the lowest that was free when it joined. It does not
+ * change while the worker lives, as local ranks do when others come and go, and no other living
+ * worker of the job has it on this host. Choose devices by it: `device = slot % devices`. The
+ * variable MUSTER_SLOT gives a worker its slot, as `muster run` does; a slot that another living
+ * process holds is refused by muster_open(). Without a service: MUSTER_SLOT, else the local rank.
+ */
+MUSTER_API uint32_t muster_slot(const muster_session *session);
+
 /* The number of the generation, below 2^63. It grows whenever the membership changes, also when the
  * service was started anew or has lost its store. Logs and commands show its lower 32 bits, which
  * count the job's generations from 1. */

@@ -32,6 +32,11 @@ static muster_status check_info(const struct muster_member_info *info)
     TRY(check_text("member", info->id, sizeof info->id));
     TRY(check_text("host", info->host, sizeof info->host));
     TRY(check_length("rack", info->rack, sizeof info->rack));
+    TRY(check_length("slot lock", info->slot_lock, sizeof info->slot_lock));
+    if (info->has_slot && info->slot >= MUSTER_MEMBERS_MAX) {
+        return muster_error_set(MUSTER_INVALID, "slot %" PRIu32 " is not below %d", info->slot,
+                                MUSTER_MEMBERS_MAX);
+    }
     if (info->address_count > MUSTER_MEMBER_ADDRESSES_MAX) {
         return muster_error_set(MUSTER_INVALID, "%" PRIu32 " addresses, at most %d are allowed",
                                 info->address_count, MUSTER_MEMBER_ADDRESSES_MAX);
@@ -201,6 +206,7 @@ static muster_status check_join(const struct muster_membership *m, const struct 
     TRY(check_agreement(m, &event->settings));
     TRY(check_wire_version(m, event));
     TRY(check_rack(m, &event->info));
+    TRY(muster_slots_check(m, &event->info));
     if (member == NULL && m->finishing) {
         return refuse_finishing();
     }

@@ -150,9 +150,11 @@ muster_status muster_records_set_info(struct muster_membership *membership,
     if (host == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for host %s", info->host);
     }
+    muster_slots_release(membership, member);
     release_host(membership, member->host);
     member->host = host;
     *member->info = *info;
+    muster_slots_take(membership, member);
     return MUSTER_OK;
 }
 
@@ -178,6 +180,7 @@ muster_status muster_records_add(struct muster_membership *membership,
         return muster_error_set(MUSTER_FATAL, "no memory for member %s", info->id);
     }
     member->host = host;
+    muster_slots_take(m, member);
     member->phase = MUSTER_MEMBER_ARRIVED;
     member->joined_ms = m->now_ms;
     member->arrival = m->arrivals++;
@@ -249,6 +252,7 @@ void muster_records_mark_gone(struct muster_membership *membership, struct muste
     muster_records_format(member->why, "%s", why);
     free(member->info);
     member->info = NULL;
+    muster_slots_release(m, member);
     release_host(m, member->host);
     member->host = NULL;
     if (m->gone_count == 0) {

@@ -51,6 +51,7 @@ enum {
     MUSTER_MEMBER_ADDRESS_SIZE = 128,
     MUSTER_LIBRARY_SIZE = 32,
     MUSTER_CAPABILITIES_SIZE = 256,
+    MUSTER_SLOT_LOCK_SIZE = 96,
     MUSTER_WHY_SIZE = 192,
     MUSTER_HISTORY_MAX = 64, /* the last generations, and the last departures, of the history */
 };
@@ -78,9 +79,16 @@ struct muster_member_info {
     char rack[MUSTER_RACK_SIZE]; /* of its host; empty: the rack without a name */
     uint32_t address_count;
     char addresses[MUSTER_MEMBER_ADDRESSES_MAX][MUSTER_MEMBER_ADDRESS_SIZE];
-    uint64_t state_version;            /* 0: it has no state */
-    uint64_t generation;               /* its last one; 0: a newcomer */
-    uint32_t order;                    /* newcomers to the same generation are ranked by it */
+    uint64_t state_version; /* 0: it has no state */
+    uint64_t generation;    /* its last one; 0: a newcomer */
+    uint32_t order;         /* newcomers to the same generation are ranked by it */
+    /* Its slot, the place on its host that it keeps while it lives. A Join without one gets the
+     * lowest free one; so does one whose slot another has, if any other will do. */
+    bool has_slot, slot_any;
+    uint32_t slot; /* below MUSTER_MEMBERS_MAX */
+    /* Where the kernel's lock of that slot, which it holds, is valid: of two members with the same
+     * slot and the same lock, the earlier one has exited. Empty: it holds none. */
+    char slot_lock[MUSTER_SLOT_LOCK_SIZE];
     uint32_t pid;                      /* only shown */
     char library[MUSTER_LIBRARY_SIZE]; /* the version of its libmuster; only shown and named */
     /* What it can do, only shown: lines "name=value", each with its line end, by name. */

@@ -24,7 +24,13 @@ struct muster_listed_host {
     char name[MUSTER_HOST_SIZE];
     char rack[MUSTER_RACK_SIZE];
     uint32_t members;
+    uint32_t slots_used; /* slots below this one are held */
     UT_hash_handle hh;
+};
+
+struct muster_slot_key {
+    const struct muster_listed_host *host;
+    uint64_t slot; /* as wide as the pointer: no padding */
 };
 
 /* A member, listed or gone. One allocation serves both, so that leaving needs no memory. */
@@ -43,7 +49,8 @@ struct muster_member {
     char why[MUSTER_WHY_SIZE];       /* gone: the reason */
     struct muster_member *next_gone; /* gone: the next one in the list of gone members */
     struct muster_listed_host *host; /* listed: the one that info names */
-    UT_hash_handle hh;
+    struct muster_slot_key slot;     /* host is NULL: it has none */
+    UT_hash_handle hh, slot_hh;
 };
 
 /* A member of the generation that forms, with the keys by which ranks are assigned. */
@@ -63,6 +70,7 @@ struct muster_membership {
 
     struct muster_member *by_id;      /* listed and gone */
     struct muster_listed_host *hosts; /* of the listed members */
+    struct muster_member *by_slot;    /* of the listed members, by host and slot */
     struct muster_member **listed;    /* owned [capacity]; count members, by arrival */
     uint32_t count, capacity;
     struct muster_member *gone_first, *gone_last;
@@ -149,6 +157,19 @@ void muster_records_format(char ret_why[MUSTER_WHY_SIZE], const char *format, ..
 
 /* Frees every member and array. */
 void muster_records_finish(struct muster_membership *membership);
+
+/* slots --------------------------------------------------------------------------------------- */
+
+/* MUSTER_INVALID: another member holds the slot that a Join asks for, and may live; it is named. */
+MUSTER_CHECKED muster_status muster_slots_check(const struct muster_membership *membership,
+                                                const struct muster_member_info *info);
+
+/* Gives the member, whose host and info are set, its slot, and writes it into info. Without memory
+ * it has none until it joins again. */
+void muster_slots_take(struct muster_membership *membership, struct muster_member *member);
+
+/* The slot is free. To be called before the member's host is. */
+void muster_slots_release(struct muster_membership *membership, struct muster_member *member);
 
 /* forming ------------------------------------------------------------------------------------- */
 

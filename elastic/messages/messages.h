@@ -183,6 +183,7 @@ struct muster_join_response {
     /* formed */
     uint64_t generation;
     uint32_t rank, size, local_rank, local_size, cross_rank, cross_size;
+    uint32_t slot;
     uint32_t host_count;
     struct muster_wire_host *hosts; /* owned [host_count] */
     struct muster_wire_peer *peers; /* owned [size], by rank */

@@ -83,7 +83,7 @@ const struct muster_formed *muster_join_responses_shared(struct muster_transacti
 }
 
 struct member_ranks {
-    uint32_t rank, local_rank, local_size, cross_rank, cross_size;
+    uint32_t rank, local_rank, local_size, cross_rank, cross_size, slot;
     uint32_t *cross; /* owned [cross_size]: the ranks with the same local rank, by host */
 };
 
@@ -168,10 +168,11 @@ static bool write_own(const struct muster_formed *formed, const char *member,
     uint32_t near[NEIGHBOURS_MAX];
     char generation[24];
     (void)snprintf(generation, sizeof generation, "%" PRIu64, formed->generation);
-    json_t *own = json_pack(
-        "{sssIsIsIsIsI}", "generation", generation, "rank", (json_int_t)ranks->rank, "localRank",
-        (json_int_t)ranks->local_rank, "localSize", (json_int_t)ranks->local_size, "crossRank",
-        (json_int_t)ranks->cross_rank, "crossSize", (json_int_t)ranks->cross_size);
+    json_t *own =
+        json_pack("{sssIsIsIsIsIsI}", "generation", generation, "rank", (json_int_t)ranks->rank,
+                  "localRank", (json_int_t)ranks->local_rank, "localSize",
+                  (json_int_t)ranks->local_size, "crossRank", (json_int_t)ranks->cross_rank,
+                  "crossSize", (json_int_t)ranks->cross_size, "slot", (json_int_t)ranks->slot);
     AUTO_FREE char *text = own != NULL ? json_dumps(own, JSON_COMPACT) : NULL;
     json_decref(own);
     bool written = text != NULL && fputs("{\"formed\":", file) >= 0 &&
@@ -186,6 +187,13 @@ static bool write_own(const struct muster_formed *formed, const char *member,
     return written;
 }
 
+static uint32_t slot_of(const struct muster_transaction *transaction, const char *member)
+{
+    struct muster_member_view view;
+    return muster_membership_find(transaction->job->membership, member, &view) ? view.info->slot
+                                                                               : 0;
+}
+
 struct muster_rpc_response muster_join_responses_formed(struct muster_transaction *transaction,
                                                         const char *member, uint32_t rank,
                                                         uint32_t neighbours_above)
@@ -196,6 +204,7 @@ struct muster_rpc_response muster_join_responses_formed(struct muster_transactio
     if (formed == NULL || !find_ranks(formed, rank, &ranks)) {
         return response;
     }
+    ranks.slot = slot_of(transaction, member);
     bool short_form = formed->size > neighbours_above;
     FILE *file = open_memstream(&response.body, &response.size_bytes);
     bool written = file != NULL && write_own(formed, member, &ranks, short_form, file);

@@ -102,8 +102,8 @@ static bool fill_stale(const struct muster_generation_view *generation,
 static json_t *encode_common(const struct muster_membership *membership,
                              const struct muster_formed_settings *settings, bool has_shape)
 {
-    static const char *const own[] = {"generation", "member",    "rank",  "localRank", "localSize",
-                                      "crossRank",  "crossSize", "peers", "near"};
+    static const char *const own[] = {"generation", "member",    "rank", "localRank", "localSize",
+                                      "crossRank",  "crossSize", "slot", "peers",     "near"};
     struct muster_generation_view generation = muster_membership_generation(membership);
     struct muster_join_response response = {
         .formed = true,

@@ -6,8 +6,8 @@
  * after its first step, which sleeps until SIGTERM; with =session the child is in a session of its
  * own, which no signal of the launcher reaches.
  *
- * Lines on stdout: "order=O pid=P"; "order=O child=P"; "step generation=G size=S" after the first
- * step of a generation.
+ * Lines on stdout: "order=O pid=P"; "order=O child=P"; after the first step of a generation
+ * "step generation=G size=S" and "size=S order=O local=L slot=N".
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -63,6 +63,8 @@ static muster_status work(muster_session *session, void *user)
             printf("step generation=%" PRIu64 " size=%u\n",
                    (uint64_t)(uint32_t)muster_generation(session),
                    muster_size(session, MUSTER_GLOBAL));
+            printf("size=%u order=%s local=%u slot=%u\n", muster_size(session, MUSTER_GLOBAL),
+                   run->order, muster_rank(session, MUSTER_LOCAL), muster_slot(session));
             const char *kind = getenv("RUN_STEPS_CHILD");
             if (kind != NULL && !run->has_child) {
                 fork_child(run, kind);

@@ -235,6 +235,31 @@ static void a_resize_to_the_present_target_replaces_who_died(void **state)
     finish_job(&job, summary);
 }
 
+/* So a device that is chosen by slot never is that of a living worker. */
+static void who_replaces_a_worker_takes_its_slot_and_the_others_keep_theirs(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    start_job(&job, "-n 4 --min 1", "");
+    await(&job, "size=4 order=0 local=0 slot=0");
+    await(&job, "size=4 order=1 local=1 slot=1");
+    await(&job, "size=4 order=2 local=2 slot=2");
+    await(&job, "size=4 order=3 local=3 slot=3");
+    assert_int_equal(kill(pid_of(&job, 1), SIGKILL), 0);
+    await(&job, "size=3 order=2 local=1 slot=2");
+    await(&job, "size=3 order=3 local=2 slot=3");
+    resize(&job, "4");
+    await(&job, "size=4 order=4 local=3 slot=1");
+    await(&job, "size=4 order=0 local=0 slot=0");
+    await(&job, "size=4 order=2 local=1 slot=2");
+    await(&job, "size=4 order=3 local=2 slot=3");
+    create_stop_file(&job);
+    end_job(&job, 0, &summary);
+    assert_int_equal(size_of_last_generation(summary), 4);
+    finish_job(&job, summary);
+}
+
 static void a_member_of_the_last_generation_that_fails_counts(void **state)
 {
     (void)state;
@@ -415,6 +440,7 @@ int main(void)
         cmocka_unit_test(a_job_grows_loses_a_worker_shrinks_and_finishes),
         cmocka_unit_test(a_resize_down_ends_the_workers_of_the_highest_ranks),
         cmocka_unit_test(a_resize_to_the_present_target_replaces_who_died),
+        cmocka_unit_test(who_replaces_a_worker_takes_its_slot_and_the_others_keep_theirs),
         cmocka_unit_test(a_member_of_the_last_generation_that_fails_counts),
         cmocka_unit_test(a_job_below_its_minimum_that_no_other_worker_can_join_ends_at_once),
         cmocka_unit_test(a_job_below_its_minimum_waits_for_the_given_timeout),

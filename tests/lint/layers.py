@@ -64,7 +64,7 @@ RULES = {
                        " worker/communicator/ elastic/messages/messages.h collectives/",
     "worker/cli/": CORE + " worker/base/clock.h worker/base/epoch.h worker/base/option_parse.h elastic/messages/messages.h worker/session/rendezvous_client.h"
                    " worker/session/stored_figures.h",
-    "worker/cli/run/": CLI + " elastic/ worker/session/rendezvous_client.h",
+    "worker/cli/run/": CLI + " elastic/ worker/session/rendezvous_client.h worker/session/slot_lock.h",
     "worker/cli/job/": CLI + " elastic/messages/messages.h worker/session/rendezvous_client.h"
                        " worker/session/stored_figures.h",
     "worker/cli/bench/": CLI + " worker/fabric/fabric.h worker/context/context.h worker/communicator/"

@@ -186,13 +186,14 @@ json_t *muster_report_members_json(const struct muster_job_response *job)
         const struct muster_job_member *member = &job->members[i];
         (void)json_array_append_new(
             list,
-            json_pack("{s:s, s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o}",
+            json_pack("{s:s, s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o}",
                       "member", member->info.id, "host", member->info.host, "pid",
                       (json_int_t)member->info.pid, "phase",
                       muster_report_member_phase(member->phase), "rank", (json_int_t)member->rank,
                       "local_rank", (json_int_t)member->local_rank, "cross_rank",
-                      (json_int_t)member->cross_rank, "joined_ms", (json_int_t)member->joined_ms,
-                      "state_version", (json_int_t)member->info.state_version, "progress",
+                      (json_int_t)member->cross_rank, "slot", (json_int_t)member->info.slot,
+                      "joined_ms", (json_int_t)member->joined_ms, "state_version",
+                      (json_int_t)member->info.state_version, "progress",
                       (json_int_t)member->progress, "silent_ms", (json_int_t)member->silent_ms,
                       "suspected", (int)member->suspected, "leave_asked", (int)member->leave_asked,
                       "capabilities", muster_pairs_encode(member->info.capabilities)));

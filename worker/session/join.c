@@ -15,6 +15,7 @@
 #include "worker/session/generation_guard.h"
 #include "worker/session/lease_thread.h"
 #include "worker/session/service_policy.h"
+#include "worker/session/slot.h"
 
 enum {
     PAUSE_MAX_MS = 200, /* after failures that the client does not back off from by itself */
@@ -81,6 +82,7 @@ static void fill_request(struct muster_session *session, struct muster_join_requ
     (void)snprintf(info->library, sizeof info->library, "%s", muster_version());
     fill_capabilities(session, info->capabilities, sizeof info->capabilities);
     info->order = settings->order;
+    muster_session_state_slot(session, info);
     info->pid = (uint32_t)getpid();
     uint32_t count = muster_fabric_address_count(session->fabric);
     for (uint32_t i = 0; i < count && i < MUSTER_MEMBER_ADDRESSES_MAX; i++) {

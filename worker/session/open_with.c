@@ -25,6 +25,7 @@
 #include "worker/session/generation_guard.h"
 #include "worker/session/kept_sets.h"
 #include "worker/session/link_figures.h"
+#include "worker/session/slot.h"
 #include "worker/trace/timeline.h"
 
 enum {
@@ -209,6 +210,7 @@ static void publish(const struct opening *opening)
 {
     struct muster_session *session = opening->session;
     muster_session_store_ranks(session, session->generation.communicator);
+    muster_session_set_slot_without_service(session);
     AUTO_LOCK(&session->mutex);
     muster_session_set_stage_locked(session, MUSTER_STAGE_PREPARING);
     atomic_store(&session->last_status, (int)MUSTER_OK);

@@ -205,6 +205,16 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     return MUSTER_OK;
 }
 
+/* It has no field: whoever starts a worker knows its slot, the worker asks muster_slot(). */
+static muster_status read_slot(uint32_t *ret_slot)
+{
+    *ret_slot = MUSTER_NO_SLOT;
+    const char *text = muster_option_variable("MUSTER_SLOT");
+    return text == NULL ? MUSTER_OK
+                        : muster_option_parse_number("slot (MUSTER_SLOT)", text, 0,
+                                                     MUSTER_MEMBERS_MAX - 1, ret_slot);
+}
+
 /* It has no field: programs need not know of it. */
 static muster_status read_neighbours(uint32_t *ret_above)
 {
@@ -245,6 +255,9 @@ static muster_status init(const muster_options *options, bool service,
     }
     if (status == MUSTER_OK) {
         status = read_neighbours(&settings.neighbours_above);
+    }
+    if (status == MUSTER_OK) {
+        status = read_slot(&settings.slot);
     }
     if (status == MUSTER_OK) {
         status = muster_transports_parse(&complete, NULL, &settings.transports);

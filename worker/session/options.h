@@ -13,6 +13,8 @@
 
 #include <stdbool.h>
 
+#define MUSTER_NO_SLOT UINT32_MAX
+
 /* All strings are owned and never NULL, unless noted otherwise. */
 struct muster_settings {
     char *rendezvous; /* "" without a service; so are the next two */
@@ -26,6 +28,7 @@ struct muster_settings {
     struct muster_transport_settings *transports; /* of the links */
     uint32_t min_size, max_size, target_size;
     uint32_t order;
+    uint32_t slot; /* MUSTER_NO_SLOT: none was given */
     uint32_t
         neighbours_above; /* members of the largest job of which all are known from the start */
     uint32_t join_timeout_ms, call_timeout_ms;

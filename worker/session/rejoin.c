@@ -12,6 +12,7 @@
 #include "worker/session/generation_guard.h"
 #include "worker/session/join.h"
 #include "worker/session/service_policy.h"
+#include "worker/session/slot.h"
 #include "worker/session/without_service.h"
 
 /* Leaving -------------------------------------------------------------------------------------- */
@@ -93,7 +94,10 @@ static muster_status join_once(struct muster_session *session, int64_t deadline_
 {
     struct muster_join_response response = {0};
     TRY(muster_session_ask_to_join(session, deadline_ns, &response));
-    muster_status status = muster_session_begin_generation(session, &response);
+    muster_status status = muster_session_adopt_slot(session, response.slot);
+    if (status == MUSTER_OK) {
+        status = muster_session_begin_generation(session, &response);
+    }
     muster_join_response_finish(&response);
     return status;
 }

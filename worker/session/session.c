@@ -14,6 +14,7 @@
 #include "worker/session/rejoin.h"
 #include "worker/session/session_sets.h"
 #include "worker/session/sigterm.h"
+#include "worker/session/slot.h"
 #include "worker/trace/timeline.h"
 
 /* Together below the two seconds that muster_close() may take. */
@@ -38,6 +39,7 @@ static struct muster_session *create(void)
     muster_figures_init(&session->figures);
     muster_random_uuid(session->member);
     session->forks = muster_fork_guard_forks();
+    session->slot_fd = -1;
     return session;
 }
 
@@ -56,6 +58,7 @@ static void destroy(struct muster_session *session, uint32_t linger_ms)
     muster_settings_finish(&session->settings);
     muster_state_finish(&session->state);
     muster_session_sets_finish(session);
+    muster_session_release_slot(session);
     (void)pthread_cond_destroy(&session->changed);
     (void)pthread_mutex_destroy(&session->mutex);
     (void)pthread_mutex_destroy(&session->client_mutex);
@@ -103,6 +106,7 @@ static muster_status start(struct muster_session *session)
         .prefix = settings->timeline, .print_algorithm = muster_algorithm_print});
     TRY(muster_session_start_lease_thread(session));
     AUTO_LOCK(&session->rejoin_mutex);
+    TRY(muster_session_take_slot(session));
     muster_status status = muster_session_join(session);
     if (status != MUSTER_OK && session->known_to_service) {
         char text[MUSTER_ERROR_MAX];

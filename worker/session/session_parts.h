@@ -76,6 +76,7 @@ struct muster_session {
     bool lease_thread_started;
     bool without_service; /* opened by muster_open_with(): no client, no lease thread */
     bool sigterm_held;
+    int slot_fd;                    /* the lock of its slot; -1: none. Under rejoin_mutex */
     unsigned sigterm_count_at_open; /* signals before muster_open() do not concern this session */
 
     pthread_mutex_t rejoin_mutex;
@@ -110,6 +111,7 @@ struct muster_session {
     /* Read at any time by any thread. */
     atomic_uint active_calls; /* that hold the generation, and a bit: see generation_guard.c */
     _Atomic uint64_t generation_number;
+    _Atomic uint32_t slot;
     _Atomic uint32_t ranks[MUSTER_SCOPE_COUNT];
     _Atomic uint32_t sizes[MUSTER_SCOPE_COUNT];
     atomic_bool newcomers_pending; /* they wait for the next commit */

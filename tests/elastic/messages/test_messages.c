@@ -86,6 +86,10 @@ static void fill_info(struct muster_member_info *info)
     info->generation = any64();
     info->order = any32();
     info->pid = any32();
+    info->has_slot = below(2) == 0;
+    info->slot_any = below(2) == 0;
+    info->slot = below(MUSTER_MEMBERS_MAX);
+    FILL(info->slot_lock, 0);
     FILL(info->library, 0);
     (void)snprintf(info->capabilities, sizeof info->capabilities, "%s",
                    below(2) == 0 ? "" : "a.b=\nnccl=2.19.3\ntransports=shm, tcp = 1\n");

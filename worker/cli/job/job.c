@@ -167,18 +167,18 @@ static void format_rank(int32_t rank, char ret_text[16])
 
 static void print_members(const struct muster_job_response *job)
 {
-    (void)printf("%6s %5s %5s  %-24s %8s  %-8s %10s %10s\n", "rank", "local", "cross", "host",
-                 "pid", "phase", "operations", "silent");
+    (void)printf("%6s %5s %5s %4s  %-24s %8s  %-8s %10s %10s\n", "rank", "local", "cross", "slot",
+                 "host", "pid", "phase", "operations", "silent");
     for (uint32_t i = 0; i < job->member_count; i++) {
         const struct muster_job_member *member = &job->members[i];
         char ranks[3][16];
         format_rank(member->rank, ranks[0]);
         format_rank(member->local_rank, ranks[1]);
         format_rank(member->cross_rank, ranks[2]);
-        (void)printf("%6s %5s %5s  %-24s %8u  %-8s %10" PRIu64 " %7" PRIu64 " ms%s%s\n", ranks[0],
-                     ranks[1], ranks[2], member->info.host, member->info.pid,
-                     muster_report_member_phase(member->phase), member->progress, member->silent_ms,
-                     member->suspected ? " suspected" : "",
+        (void)printf("%6s %5s %5s %4u  %-24s %8u  %-8s %10" PRIu64 " %7" PRIu64 " ms%s%s\n",
+                     ranks[0], ranks[1], ranks[2], member->info.slot, member->info.host,
+                     member->info.pid, muster_report_member_phase(member->phase), member->progress,
+                     member->silent_ms, member->suspected ? " suspected" : "",
                      member->leave_asked ? " asked to leave" : "");
     }
 }

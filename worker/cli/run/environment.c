@@ -72,6 +72,7 @@ static muster_status set_job(struct muster_environment *environment,
     TRY(set(environment, "MUSTER_MAX=%u", options->max_size));
     TRY(set(environment, "MUSTER_TARGET=%u", options->target_size));
     TRY(set(environment, "MUSTER_ORDER=%u", worker->index));
+    TRY(set(environment, "MUSTER_SLOT=%u", worker->slot));
     if (supervisor->token[0] != '\0') {
         TRY(set(environment, "MUSTER_TOKEN=%s", supervisor->token));
     }

@@ -20,7 +20,6 @@ struct muster_host_slots {
     char name[MUSTER_HOST_SIZE];
     uint32_t slots;
     uint32_t running; /* workers that run now */
-    uint32_t started; /* workers that were ever started: the slot number of the next one */
 };
 
 struct muster_hosts {

@@ -31,13 +31,9 @@ static struct muster_own_member *find_member(const struct muster_supervisor *sup
 static bool is_local_host(const struct muster_supervisor *supervisor,
                           const struct muster_worker *worker, const char *host)
 {
-    if (worker->host != NULL) {
-        return strcmp(worker->host->name, host) == 0;
-    }
-    char name[MUSTER_HOST_SIZE] = "";
-    const char *given = getenv("MUSTER_HOST");
-    (void)gethostname(name, sizeof name - 1);
-    return supervisor->private_server || strcmp(given != NULL ? given : name, host) == 0;
+    char name[MUSTER_HOST_SIZE];
+    return (worker->host == NULL && supervisor->private_server) ||
+           strcmp(muster_worker_host_name(worker->host, name, sizeof name), host) == 0;
 }
 
 /* The index of the worker that this process belongs to; NONE: it belongs to none. All processes of

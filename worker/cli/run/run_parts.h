@@ -4,6 +4,7 @@
  *
  *   supervise.c      start, loop, end
  *   workers.c        starts workers, detects and reports their ends
+ *   worker_slots.c   which slot of its host a worker gets
  *   job_changes.c    matches members with workers, reports changes, carries decisions out
  *   launch_policy.c  the decisions: how many workers to start, whether too few are left. Pure
  *   summary.c        the outcome, for people and as JSON
@@ -29,6 +30,7 @@ enum muster_worker_phase {
 
 struct muster_worker {
     uint32_t index;                    /* the first to be started has 0; also MUSTER_ORDER */
+    uint32_t slot;                     /* the lowest free one of its host; MUSTER_SLOT */
     struct muster_host_slots *host;    /* NULL: without --hosts */
     char label[MUSTER_HOST_SIZE + 16]; /* "a:0", "3" */
     pid_t pid;
@@ -104,6 +106,14 @@ static inline bool muster_worker_failed(const struct muster_worker *worker)
 {
     return worker->status != 0 || worker->signal != 0;
 }
+
+/* worker_slots.c */
+/* The lowest slot of the host (NULL: this one) that no worker of this launcher has, and that no
+ * other process holds. */
+uint32_t muster_worker_slots_choose(const struct muster_supervisor *supervisor,
+                                    const struct muster_host_slots *host);
+/* The name that workers on this host have; size: MUSTER_HOST_SIZE. */
+const char *muster_worker_host_name(const struct muster_host_slots *host, char *text, size_t size);
 
 /* job_changes.c */
 /* Takes the newest snapshot from the poller, if there is one, and applies it. */

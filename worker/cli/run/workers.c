@@ -47,7 +47,7 @@ static void name_worker(struct muster_worker *worker)
         (void)snprintf(worker->label, sizeof worker->label, "%u", worker->index);
     } else {
         (void)snprintf(worker->label, sizeof worker->label, "%s:%u", worker->host->name,
-                       worker->host->started++);
+                       worker->slot);
         worker->host->running++;
     }
 }
@@ -67,6 +67,7 @@ static muster_status start_one(struct muster_supervisor *supervisor)
     }
     worker->index = supervisor->worker_count;
     worker->host = muster_hosts_choose(&supervisor->hosts);
+    worker->slot = muster_worker_slots_choose(supervisor, worker->host);
     struct muster_process process;
     muster_status status = start_process(supervisor, worker, &process);
     if (status != MUSTER_OK) {
