@@ -368,6 +368,18 @@ MUSTER_API uint32_t muster_slot(const muster_session *session);
  * count the job's generations from 1. */
 MUSTER_API uint64_t muster_generation(const muster_session *session);
 
+/* A timeline of a part of the run: records this member's work from the start on in the file
+ * PREFIX.GENERATION.RANK.json, named by the present generation and rank; it goes on in the
+ * generations that follow. Recorded are the named tensors, and with the option `timeline` (which
+ * starts one when the session opens) also the messages of all collectives; then a stop and another
+ * start divide the run into several files. muster_trace_stop() returns when all that was recorded
+ * is in the file. The file can be read at any time. Any thread; the members need not agree.
+ *
+ * Errors: MUSTER_INVALID (started already, or not started; or the file cannot be made),
+ * MUSTER_FATAL. */
+MUSTER_STATUS muster_trace_start(muster_session *session, const char *prefix);
+MUSTER_STATUS muster_trace_stop(muster_session *session);
+
 /* Process sets -------------------------------------------------------------------------------- */
 
 /* A process set is a further scope: a group of members that a program names and lists while the job

@@ -63,7 +63,8 @@ muster_status muster_fabric_create(const struct muster_fabric_options *options,
     (void)snprintf(fabric->token, sizeof fabric->token, "%s",
                    options->link_token != NULL ? options->link_token : "");
     fabric->segment_bytes = options->segment_bytes != 0 ? options->segment_bytes : UINT32_MAX;
-    fabric->timeline = options->timeline;
+    fabric->timeline = muster_timeline_records(options->timeline) ? options->timeline : NULL;
+    fabric->generations = options->timeline;
     fabric->loss_revokes = options->loss_revokes;
     fabric->quiet_ms = options->quiet_ms;
     fabric->look_at_links = muster_link_presence_timers;
@@ -300,7 +301,8 @@ static muster_status begin(struct muster_fabric *fabric,
         }
     }
     muster_progress_wake_all(fabric);
-    muster_timeline_begin(fabric->timeline, fabric->generation, fabric->rank, fabric->link_count);
+    muster_timeline_begin(fabric->generations, fabric->generation, fabric->rank,
+                          fabric->link_count);
     return MUSTER_OK;
 }
 

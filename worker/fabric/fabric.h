@@ -151,7 +151,9 @@ struct muster_fabric_options {
     const char *first_address;
     uint32_t segment_bytes; /* for tests: the largest part of a message that moves at once,
                                MUSTER_SEGMENT_BYTES_MIN or more; 0: the transport's own */
-    struct muster_timeline *timeline; /* records the messages; borrowed; or NULL */
+    /* Gets a mark for each generation, and records the messages if it records when the fabric is
+     * created. Borrowed; or NULL. */
+    struct muster_timeline *timeline;
     /* There is no service that would tell the members of a death: a link that is lost revokes the
      * generation, as by muster_fabric_revoke_for_all(). */
     bool loss_revokes;
@@ -178,7 +180,7 @@ void muster_fabric_kill(struct muster_fabric *fabric);
 /* Links that open from now on need this link token, which comes with the answer to Join. */
 void muster_fabric_set_token(struct muster_fabric *fabric, const char *link_token);
 
-/* The timeline of the options, or NULL. */
+/* The timeline that records the messages, or NULL. */
 struct muster_timeline *muster_fabric_timeline(const struct muster_fabric *fabric);
 
 /* The addresses to publish, best first: "shm://BOOT/NETWORK/NAME", "tcp://10.0.0.1:41234". index is

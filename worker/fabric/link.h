@@ -322,7 +322,8 @@ struct muster_fabric {
     char token[MUSTER_TOKEN_SIZE];
     char first_address[MUSTER_ADDRESS_SIZE]; /* see muster_fabric_options; "": none */
     uint32_t segment_bytes;           /* at most; UINT32_MAX: transports have bounds of their own */
-    struct muster_timeline *timeline; /* borrowed; or NULL */
+    struct muster_timeline *timeline; /* records the messages; borrowed; or NULL */
+    struct muster_timeline *generations; /* gets their marks; borrowed; or NULL */
 
     struct {
         const struct muster_transport *ops;

@@ -273,8 +273,10 @@ muster_status muster_session_start_with(struct muster_session *session,
 {
     struct opening opening = {.session = session, .exchange = exchange};
     AUTO_LOCK(&session->rejoin_mutex);
-    session->timeline = muster_timeline_create(&(struct muster_timeline_options){
-        .prefix = session->settings.timeline, .print_algorithm = muster_algorithm_print});
+    session->timeline = muster_timeline_create(
+        &(struct muster_timeline_options){.prefix = session->settings.timeline,
+                                          .startable = true,
+                                          .print_algorithm = muster_algorithm_print});
     status = meet(&opening, status == MUSTER_OK ? make_fabric(session) : status);
     status = status == MUSTER_OK ? begin(&opening) : status;
     finish_opening(&opening);

@@ -102,8 +102,10 @@ static muster_status start(struct muster_session *session)
         session->sigterm_count_at_open = muster_sigterm_count();
         session->sigterm_held = muster_sigterm_hold();
     }
-    session->timeline = muster_timeline_create(&(struct muster_timeline_options){
-        .prefix = settings->timeline, .print_algorithm = muster_algorithm_print});
+    session->timeline = muster_timeline_create(
+        &(struct muster_timeline_options){.prefix = settings->timeline,
+                                          .startable = true,
+                                          .print_algorithm = muster_algorithm_print});
     TRY(muster_session_start_lease_thread(session));
     AUTO_LOCK(&session->rejoin_mutex);
     TRY(muster_session_take_slot(session));
@@ -228,4 +230,33 @@ void muster_leave(muster_session *session)
 uint64_t muster_generation(const muster_session *session)
 {
     return atomic_load(&session->generation_number);
+}
+
+/* The timeline is missing if there was no memory for it. */
+static muster_status find_timeline(const struct muster_session *session,
+                                   struct muster_timeline **ret_timeline)
+{
+    TRY(muster_session_check_process(session));
+    if (session->timeline == NULL) {
+        return muster_error_set(MUSTER_FATAL, "there is no timeline");
+    }
+    *ret_timeline = session->timeline;
+    return MUSTER_OK;
+}
+
+muster_status muster_trace_start(muster_session *session, const char *prefix)
+{
+    struct muster_timeline *timeline = NULL;
+    if (prefix == NULL || prefix[0] == '\0') {
+        return muster_error_set(MUSTER_INVALID, "trace_start: the prefix is empty");
+    }
+    TRY(find_timeline(session, &timeline));
+    return muster_error_prefix(muster_timeline_start(timeline, prefix), "trace_start");
+}
+
+muster_status muster_trace_stop(muster_session *session)
+{
+    struct muster_timeline *timeline = NULL;
+    TRY(find_timeline(session, &timeline));
+    return muster_error_prefix(muster_timeline_stop(timeline), "trace_stop");
 }

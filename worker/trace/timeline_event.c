@@ -15,6 +15,9 @@ const char *muster_timeline_stage_name(enum muster_timeline_stage stage)
         [MUSTER_TIMELINE_COPY] = "copy",
         [MUSTER_TIMELINE_DEVICE_COPY] = "device copy",
         [MUSTER_TIMELINE_DEREGISTER] = "deregister",
+        [MUSTER_TIMELINE_TENSOR] = "tensor",
+        [MUSTER_TIMELINE_TENSOR_PENDING] = "tensor pending",
+        [MUSTER_TIMELINE_TENSOR_ON_WIRE] = "tensor on wire",
     };
     return names[stage];
 }

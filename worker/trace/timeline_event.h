@@ -1,4 +1,5 @@
-/* What a timeline records: an event is one piece of work, of a stage, from its start to its end. */
+/* What a timeline records: an event is one piece of work, of a stage, from its start to its end; a
+ * named tensor has several stages. */
 #ifndef MUSTER_WORKER_TRACE_TIMELINE_EVENT_H
 #define MUSTER_WORKER_TRACE_TIMELINE_EVENT_H
 
@@ -20,6 +21,9 @@ enum muster_timeline_stage {
     MUSTER_TIMELINE_COPY = 8,
     MUSTER_TIMELINE_DEVICE_COPY = 9, /* out of memory of a device, or into it */
     MUSTER_TIMELINE_DEREGISTER = 10,
+    MUSTER_TIMELINE_TENSOR = 11,         /* a named tensor, from its submission to its result */
+    MUSTER_TIMELINE_TENSOR_PENDING = 12, /* until all members have submitted it */
+    MUSTER_TIMELINE_TENSOR_ON_WIRE = 13, /* while the operation that carries it runs */
     MUSTER_TIMELINE_STAGES
 };
 
@@ -42,6 +46,21 @@ struct muster_timeline_event {
     uint64_t offset_bytes; /* within the message */
     const char *name;      /* CALL: of the collective; static */
     size_t algorithm;      /* CALL: or MUSTER_TIMELINE_NO_ALGORITHM */
+};
+
+/* The life of a named tensor on this member. */
+struct muster_timeline_tensor {
+    uint32_t name;        /* muster_timeline_tensor_name() */
+    uint32_t last_rank;   /* that submitted it last, or MUSTER_TIMELINE_NO_PEER: not known */
+    int64_t submitted_ns; /* muster_timeline_tensor_clock() */
+    int64_t ready_ns;     /* when it was known that all members have submitted it; 0: never */
+    int64_t started_ns;   /* of the operation that carried it; 0: none did */
+    int64_t done_ns;
+    uint64_t bytes;
+    /* The operation's number within its context, as in an event, and how many tensors it carried:
+     * those with the same number were fused. */
+    uint64_t sequence;
+    uint32_t context, fused;
 };
 
 #endif

@@ -153,6 +153,7 @@ void muster_timeline_file_finish(struct muster_timeline_file *file)
         }
         free(file->tracks[stage]);
     }
+    free(file->named);
     free(file->buffer);
     free(file->path);
     *file = (struct muster_timeline_file){.fd = -1};
@@ -200,8 +201,26 @@ static uint32_t find_track(struct muster_timeline_tracks *tracks, int64_t start_
     return tracks->count++;
 }
 
-/* Adds the two metadata events of a new track: its name ("send to 4 (2)") and its place among the
+/* Adds the two metadata events of a new track: its name, a string of JSON, and its place among the
  * tracks. */
+static bool add_track(struct muster_timeline_file *file, uint32_t number, const char *name)
+{
+    char text[EVENT_MAX_BYTES];
+    (void)snprintf(text, sizeof text,
+                   "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32
+                   ",\"args\":{\"name\":%s}}",
+                   file->rank, number, name);
+    if (!append_event(file, 0, text)) {
+        return false;
+    }
+    (void)snprintf(text, sizeof text,
+                   "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%" PRIu32
+                   ",\"tid\":%" PRIu32 ",\"args\":{\"sort_index\":%" PRIu32 "}}",
+                   file->rank, number, number);
+    return append_event(file, 0, text);
+}
+
+/* "send to 4 (2)" */
 static bool name_track(struct muster_timeline_file *file, uint32_t number,
                        const struct muster_timeline_event *event, uint32_t track)
 {
@@ -215,7 +234,7 @@ static bool name_track(struct muster_timeline_file *file, uint32_t number,
     };
     char peer_text[32] = "";
     char track_text[32] = "";
-    char text[EVENT_MAX_BYTES];
+    char text[128];
     if (event->peer != MUSTER_TIMELINE_NO_PEER) {
         (void)snprintf(peer_text, sizeof peer_text, " %s %" PRIu32,
                        links[event->stage] != NULL ? links[event->stage] : "for", event->peer);
@@ -223,19 +242,9 @@ static bool name_track(struct muster_timeline_file *file, uint32_t number,
     if (track > 0) {
         (void)snprintf(track_text, sizeof track_text, " (%" PRIu32 ")", track + 1);
     }
-    (void)snprintf(text, sizeof text,
-                   "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32
-                   ",\"args\":{\"name\":\"%s%s%s\"}}",
-                   file->rank, number, muster_timeline_stage_name(event->stage), peer_text,
-                   track_text);
-    if (!append_event(file, event->start_ns, text)) {
-        return false;
-    }
-    (void)snprintf(text, sizeof text,
-                   "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%" PRIu32
-                   ",\"tid\":%" PRIu32 ",\"args\":{\"sort_index\":%" PRIu32 "}}",
-                   file->rank, number, number);
-    return append_event(file, event->start_ns, text);
+    (void)snprintf(text, sizeof text, "\"%s%s%s\"", muster_timeline_stage_name(event->stage),
+                   peer_text, track_text);
+    return add_track(file, number, text);
 }
 
 /* Chooses the number of the event's track. Viewers sort tracks by their numbers. */
@@ -316,6 +325,98 @@ bool muster_timeline_file_event(struct muster_timeline_file *file,
                    US_ARGUMENTS(event->start_ns), US_ARGUMENTS(lasted_ns), event->bytes, details);
     return append_event(file, end_ns, text);
 }
+
+/* Tensors ------------------------------------------------------------------------------------- */
+
+/* The track of a name. Viewers sort tracks by their numbers. The first event of a track names it.
+ */
+static bool choose_tensor_track(struct muster_timeline_file *file, uint32_t name, const char *text,
+                                uint32_t *ret_number)
+{
+    *ret_number =
+        MUSTER_TIMELINE_STAGES * (MUSTER_TIMELINE_PEERS_MAX + 1) * MUSTER_TIMELINE_TRACKS_MAX + 1 +
+        name;
+    if (name >= file->named_count) {
+        uint32_t count = 2 * name + 64;
+        bool *grown = realloc(file->named, count * sizeof *grown);
+        if (grown == NULL) {
+            return true;
+        }
+        memset(grown + file->named_count, 0, (count - file->named_count) * sizeof *grown);
+        file->named = grown;
+        file->named_count = count;
+    }
+    bool is_new = !file->named[name];
+    file->named[name] = true;
+    return !is_new || add_track(file, *ret_number, text);
+}
+
+/* A stage that lies within the tensor's span. */
+struct part {
+    enum muster_timeline_stage stage;
+    uint32_t track;
+    int64_t start_ns, end_ns;
+};
+
+static bool add_part(struct muster_timeline_file *file, const struct part *part,
+                     const struct muster_timeline_tensor *tensor)
+{
+    char text[EVENT_MAX_BYTES];
+    const char *stage = muster_timeline_stage_name(part->stage);
+    (void)snprintf(text, sizeof text,
+                   "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%" PRIu32
+                   ",\"tid\":%" PRIu32 ",\"ts\":" US_FORMAT ",\"dur\":" US_FORMAT
+                   ",\"args\":{\"bytes\":%" PRIu64 "}}",
+                   stage, stage, file->rank, part->track, US_ARGUMENTS(part->start_ns),
+                   US_ARGUMENTS(part->end_ns - part->start_ns), tensor->bytes);
+    return append_event(file, part->end_ns, text);
+}
+
+/* Prints which rank was last, and what the tensor was fused with: those of the same operation. The
+ * text has room for them. */
+static void print_tensor_details(const struct muster_timeline_tensor *tensor, char *text,
+                                 size_t size)
+{
+    int used = 0;
+    if (tensor->started_ns != 0) {
+        used = snprintf(text, size,
+                        ",\"context\":%" PRIu32 ",\"sequence\":%" PRIu64 ",\"fused\":%" PRIu32,
+                        tensor->context, tensor->sequence, tensor->fused);
+    }
+    if (tensor->last_rank != MUSTER_TIMELINE_NO_PEER) {
+        (void)snprintf(text + used, size - (size_t)used, ",\"last_rank\":%" PRIu32,
+                       tensor->last_rank);
+    }
+}
+
+bool muster_timeline_file_tensor(struct muster_timeline_file *file,
+                                 const struct muster_timeline_tensor *tensor, const char *name)
+{
+    char details[128] = "";
+    char text[EVENT_MAX_BYTES];
+    uint32_t track = 0;
+    if (!choose_tensor_track(file, tensor->name, name, &track)) {
+        return false;
+    }
+    print_tensor_details(tensor, details, sizeof details);
+    (void)snprintf(text, sizeof text,
+                   "{\"name\":%s,\"cat\":\"tensor\",\"ph\":\"X\",\"pid\":%" PRIu32
+                   ",\"tid\":%" PRIu32 ",\"ts\":" US_FORMAT ",\"dur\":" US_FORMAT
+                   ",\"args\":{\"bytes\":%" PRIu64 "%s}}",
+                   name, file->rank, track, US_ARGUMENTS(tensor->submitted_ns),
+                   US_ARGUMENTS(tensor->done_ns - tensor->submitted_ns), tensor->bytes, details);
+    if (!append_event(file, tensor->done_ns, text)) {
+        return false;
+    }
+    const struct part pending = {MUSTER_TIMELINE_TENSOR_PENDING, track, tensor->submitted_ns,
+                                 tensor->ready_ns};
+    const struct part on_wire = {MUSTER_TIMELINE_TENSOR_ON_WIRE, track, tensor->started_ns,
+                                 tensor->done_ns};
+    return (tensor->ready_ns == 0 || add_part(file, &pending, tensor)) &&
+           (tensor->started_ns == 0 || add_part(file, &on_wire, tensor));
+}
+
+/* Marks --------------------------------------------------------------------------------------- */
 
 bool muster_timeline_file_mark(struct muster_timeline_file *file,
                                const struct muster_timeline_mark *mark)

@@ -42,6 +42,9 @@ struct muster_timeline_file {
     /* By stage and peer + 1; index 0 is for events without a peer. */
     struct muster_timeline_tracks *tracks[MUSTER_TIMELINE_STAGES];
     uint32_t track_counts[MUSTER_TIMELINE_STAGES];
+    /* Of tensors each name has a track, if it is among the first MUSTER_TIMELINE_NAMES_MAX. */
+    bool *named; /* [named_count] by number: the track has its name */
+    uint32_t named_count;
 };
 
 /* `file` has bytes_max and print_algorithm, fd -1, and zeros. Like the functions below this returns
@@ -52,6 +55,11 @@ bool muster_timeline_file_open(struct muster_timeline_file *file, const char *pr
 /* Adds an event. end_ns: when it was added to the timeline. */
 bool muster_timeline_file_event(struct muster_timeline_file *file,
                                 const struct muster_timeline_event *event, int64_t end_ns);
+
+/* Adds the stages of a tensor's life, one inside the other on the track of its name. name: a string
+ * of JSON. */
+bool muster_timeline_file_tensor(struct muster_timeline_file *file,
+                                 const struct muster_timeline_tensor *tensor, const char *name);
 
 /* A point in time, with up to three named numbers; unused names are NULL. */
 struct muster_timeline_mark {

@@ -7,6 +7,9 @@
 
 #include <cmocka.h>
 
+#include <jansson.h>
+#include <unistd.h>
+
 #include "worker/base/status.h"
 #include "worker/communicator/introduction.h"
 #include "worker/session/session_parts.h"
@@ -434,6 +437,63 @@ static void a_member_that_cannot_take_part_tells_the_others(void **state)
     }
 }
 
+/* Each member records its own part of the run; the files begin with the present generation. */
+static char trace_folder[64];
+
+static muster_status record(struct guest *guest, const char *prefix)
+{
+    float sum = 1;
+    TRY(muster_trace_start(guest->session, prefix));
+    if (muster_trace_start(guest->session, prefix) != MUSTER_INVALID ||
+        muster_trace_start(guest->session, "") != MUSTER_INVALID) {
+        return muster_error_set(MUSTER_FATAL, "it starts twice");
+    }
+    TRY(muster_allreduce(guest->session, MUSTER_GLOBAL, &sum, &sum, 1, MUSTER_FLOAT32, MUSTER_SUM,
+                         NULL));
+    TRY(muster_trace_stop(guest->session));
+    return muster_trace_stop(guest->session) == MUSTER_INVALID
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL, "it stops twice");
+}
+
+static void record_twice(struct guest *guest)
+{
+    char prefix[80];
+    for (int i = 0; i < 2 && guest->status == MUSTER_OK; i++) {
+        (void)snprintf(prefix, sizeof prefix, "%s/part%d", trace_folder, i);
+        guest->status = record(guest, prefix);
+    }
+    (void)snprintf(guest->text, sizeof guest->text, "%s", muster_last_error());
+}
+
+static void a_part_of_the_run_is_recorded(void **state)
+{
+    (void)state;
+    struct hall hall;
+    prepare(&hall);
+    (void)snprintf(trace_folder, sizeof trace_folder, "/tmp/test_open_with_XXXXXX");
+    assert_non_null(mkdtemp(trace_folder));
+    hall.work = record_twice;
+    run(&hall);
+    for (uint32_t i = 0; i < SIZE; i++) {
+        if (hall.guests[i].status != MUSTER_OK) {
+            fail_msg("rank %u: %s", i, hall.guests[i].text);
+        }
+        for (int part = 0; part < 2; part++) {
+            char path[128];
+            (void)snprintf(path, sizeof path, "%s/part%d.1.%u.json", trace_folder, part, i);
+            json_t *events = json_load_file(path, 0, NULL);
+            assert_non_null(events);
+            const char *name =
+                json_string_value(json_object_get(json_array_get(events, 1), "name"));
+            assert_string_equal(name, "generation begins");
+            json_decref(events);
+            assert_int_equal(unlink(path), 0);
+        }
+    }
+    assert_int_equal(rmdir(trace_folder), 0);
+}
+
 static void wrong_arguments_are_named_at_once(void **state)
 {
     (void)state;
@@ -461,6 +521,7 @@ int main(void)
         cmocka_unit_test(members_that_differ_are_named_with_both_values),
         cmocka_unit_test(a_rank_that_is_given_twice_is_found),
         cmocka_unit_test(a_member_that_cannot_take_part_tells_the_others),
+        cmocka_unit_test(a_part_of_the_run_is_recorded),
         cmocka_unit_test(wrong_arguments_are_named_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/timeline_reading.h"
 #include "worker/base/random.h"
 #include "worker/trace/timeline.h"
 
@@ -58,41 +59,12 @@ static int remove_folder(void **state)
 
 /* Reading ------------------------------------------------------------------------------------- */
 
-static uint64_t file_size(const char *name)
-{
-    struct stat status;
-    return stat(name, &status) == 0 ? (uint64_t)status.st_size : 0;
-}
-
-static char *read_file(const char *name)
-{
-    size_t size = file_size(name);
-    char *text = calloc(1, size + 2);
-    FILE *file = fopen(name, "re");
-    assert_non_null(file);
-    assert_non_null(text);
-    assert_int_equal(fread(text, 1, size, file), size);
-    (void)fclose(file);
-    return text;
-}
-
-/* Reads the file as it is. */
-static json_t *load(void)
-{
-    json_error_t error;
-    json_t *events = json_load_file(path, 0, &error);
-    if (events == NULL) {
-        fail_msg("line %d: %s", error.line, error.text);
-    }
-    return events;
-}
-
 /* Reads the file as a viewer does, which adds the end of the list if it is missing. *ret_whole: it
  * was there. */
 static json_t *load_as_viewer(bool *ret_whole)
 {
     json_error_t error;
-    char *text = read_file(path);
+    char *text = timeline_read_text(path);
     json_t *events = json_loads(text, 0, &error);
     *ret_whole = events != NULL;
     if (events == NULL) {
@@ -107,53 +79,13 @@ static json_t *load_as_viewer(bool *ret_whole)
     return events;
 }
 
-static const char *text_of(const json_t *event, const char *key)
-{
-    const char *text = json_string_value(json_object_get(event, key));
-    assert_non_null(text);
-    return text;
-}
-
-static double number_of(const json_t *event, const char *key)
-{
-    return json_number_value(json_object_get(event, key));
-}
-
-static double argument_of(const json_t *event, const char *key)
-{
-    const json_t *number = json_object_get(json_object_get(event, "args"), key);
-    assert_true(json_is_number(number));
-    return json_number_value(number);
-}
-
-/* The index-th event of this phase; NULL if there are fewer. */
-static const json_t *find_event(const json_t *events, const char *phase, size_t index)
-{
-    for (size_t i = 0; i < json_array_size(events); i++) {
-        const json_t *event = json_array_get(events, i);
-        if (strcmp(text_of(event, "ph"), phase) == 0 && index-- == 0) {
-            return event;
-        }
-    }
-    return NULL;
-}
-
-static size_t count_events(const json_t *events, const char *phase)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < json_array_size(events); i++) {
-        count += strcmp(text_of(json_array_get(events, i), "ph"), phase) == 0;
-    }
-    return count;
-}
-
 static uint64_t count_dropped(const json_t *events)
 {
     uint64_t dropped = 0;
     for (size_t i = 0; i < json_array_size(events); i++) {
         const json_t *event = json_array_get(events, i);
-        if (strstr(text_of(event, "name"), "missing") != NULL) {
-            dropped += (uint64_t)argument_of(event, "spans");
+        if (strstr(timeline_text(event, "name"), "missing") != NULL) {
+            dropped += (uint64_t)timeline_argument(event, "spans");
         }
     }
     return dropped;
@@ -212,7 +144,7 @@ static size_t errors_end(int before, const char *word)
     size_t lines = 0;
     assert_true(dup2(before, STDERR_FILENO) >= 0);
     (void)close(before);
-    char *text = read_file(errors);
+    char *text = timeline_read_text(errors);
     if (strstr(text, word) == NULL) {
         fail_msg("\"%s\" does not say \"%s\"", text, word);
     }
@@ -232,7 +164,7 @@ static void pause_ms(long ms)
 static void await_size(uint64_t more_than)
 {
     int64_t deadline_ns = muster_clock_after_ms(DEADLINE_MS);
-    while (file_size(path) <= more_than) {
+    while (timeline_file_size(path) <= more_than) {
         if (muster_clock_ns() > deadline_ns) {
             fail_msg("%s does not grow", path);
         }
@@ -255,27 +187,27 @@ static void an_event_is_written_with_all_its_fields(void **state)
     event.algorithm = 11;
     muster_timeline_add(timeline, &event);
     muster_timeline_destroy(timeline);
-    json_t *events = load();
-    const json_t *mark = find_event(events, "i", 0);
-    assert_int_equal(argument_of(mark, "generation"), 3);
-    assert_int_equal(argument_of(mark, "rank"), 2);
-    assert_int_equal(argument_of(mark, "size"), 5);
-    const json_t *send = find_event(events, "X", 0);
-    assert_string_equal(text_of(send, "cat"), "send");
-    assert_int_equal(number_of(send, "pid"), 2);
-    assert_true(number_of(send, "ts") * 1000 - (double)start_ns < 1);
-    assert_true((double)start_ns - number_of(send, "ts") * 1000 < 1);
-    assert_true(number_of(send, "dur") > 0);
-    assert_int_equal(argument_of(send, "peer"), 4);
-    assert_int_equal(argument_of(send, "bytes"), 4096);
-    assert_int_equal(argument_of(send, "context"), 1);
-    assert_int_equal(argument_of(send, "sequence"), 7);
-    assert_int_equal(argument_of(send, "message"), 9);
-    assert_true(argument_of(send, "waited_us") == 1.5);
-    const json_t *call = find_event(events, "X", 1);
-    assert_string_equal(text_of(call, "name"), "allreduce");
-    assert_string_equal(text_of(call, "cat"), "call");
-    assert_string_equal(text_of(json_object_get(call, "args"), "algorithm"), "number 11");
+    json_t *events = timeline_load(path);
+    const json_t *mark = timeline_find(events, "i", 0);
+    assert_int_equal(timeline_argument(mark, "generation"), 3);
+    assert_int_equal(timeline_argument(mark, "rank"), 2);
+    assert_int_equal(timeline_argument(mark, "size"), 5);
+    const json_t *send = timeline_find(events, "X", 0);
+    assert_string_equal(timeline_text(send, "cat"), "send");
+    assert_int_equal(timeline_number(send, "pid"), 2);
+    assert_true(timeline_number(send, "ts") * 1000 - (double)start_ns < 1);
+    assert_true((double)start_ns - timeline_number(send, "ts") * 1000 < 1);
+    assert_true(timeline_number(send, "dur") > 0);
+    assert_int_equal(timeline_argument(send, "peer"), 4);
+    assert_int_equal(timeline_argument(send, "bytes"), 4096);
+    assert_int_equal(timeline_argument(send, "context"), 1);
+    assert_int_equal(timeline_argument(send, "sequence"), 7);
+    assert_int_equal(timeline_argument(send, "message"), 9);
+    assert_true(timeline_argument(send, "waited_us") == 1.5);
+    const json_t *call = timeline_find(events, "X", 1);
+    assert_string_equal(timeline_text(call, "name"), "allreduce");
+    assert_string_equal(timeline_text(call, "cat"), "call");
+    assert_string_equal(timeline_text(json_object_get(call, "args"), "algorithm"), "number 11");
     json_decref(events);
 }
 
@@ -295,19 +227,19 @@ static void events_that_overlap_are_on_tracks_of_their_own(void **state)
     event = event_since(muster_clock_ns());
     muster_timeline_add(timeline, &event); /* this one comes after them */
     muster_timeline_destroy(timeline);
-    json_t *events = load();
+    json_t *events = timeline_load(path);
     double tracks[4];
     for (size_t i = 0; i < 4; i++) {
-        tracks[i] = number_of(find_event(events, "X", i), "tid");
+        tracks[i] = timeline_number(timeline_find(events, "X", i), "tid");
     }
     assert_true(tracks[0] != tracks[1] && tracks[0] != tracks[2] && tracks[1] != tracks[2]);
     assert_true(tracks[0] == tracks[3]);
     /* Each of the three tracks has a name. */
     const char *const names[] = {"send to 4", "send to 4 (2)", "send to 1"};
     for (size_t i = 0; i < 3; i++) {
-        const json_t *name = find_event(events, "M", 1 + 2 * i);
-        assert_string_equal(text_of(json_object_get(name, "args"), "name"), names[i]);
-        assert_true(number_of(name, "tid") == tracks[i]);
+        const json_t *name = timeline_find(events, "M", 1 + 2 * i);
+        assert_string_equal(timeline_text(json_object_get(name, "args"), "name"), names[i]);
+        assert_true(timeline_number(name, "tid") == tracks[i]);
     }
     json_decref(events);
 }
@@ -317,18 +249,18 @@ static void the_file_is_valid_json_after_each_write(void **state)
     (void)state;
     struct muster_timeline *timeline = begin((struct muster_timeline_options){0});
     for (size_t i = 0; i < 5; i++) {
-        uint64_t before = i == 0 ? 0 : file_size(path);
+        uint64_t before = i == 0 ? 0 : timeline_file_size(path);
         if (i > 0) {
             add_many(timeline, 1);
         }
         await_size(before);
-        json_t *events = load();
-        assert_true(count_events(events, "X") <= i);
+        json_t *events = timeline_load(path);
+        assert_true(timeline_count(events, "X") <= i);
         json_decref(events);
     }
     muster_timeline_destroy(timeline);
-    json_t *events = load();
-    assert_int_equal(count_events(events, "X"), 4);
+    json_t *events = timeline_load(path);
+    assert_int_equal(timeline_count(events, "X"), 4);
     json_decref(events);
 }
 
@@ -373,9 +305,9 @@ static void events_without_room_in_the_ring_are_counted(void **state)
     struct muster_timeline *timeline = begin((struct muster_timeline_options){.ring_events = 16});
     add_many(timeline, 20000);
     muster_timeline_destroy(timeline);
-    json_t *events = load();
+    json_t *events = timeline_load(path);
     assert_true(count_dropped(events) > 0);
-    assert_int_equal(count_events(events, "X") + count_dropped(events), 20000);
+    assert_int_equal(timeline_count(events, "X") + count_dropped(events), 20000);
     json_decref(events);
 }
 
@@ -397,8 +329,8 @@ static void several_threads_add_at_once(void **state)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     }
     muster_timeline_destroy(timeline);
-    json_t *events = load();
-    assert_int_equal(count_events(events, "X") + count_dropped(events), 20000);
+    json_t *events = timeline_load(path);
+    assert_int_equal(timeline_count(events, "X") + count_dropped(events), 20000);
     json_decref(events);
 }
 
@@ -411,10 +343,10 @@ static void the_file_has_a_bound_and_a_mark_where_it_is_reached(void **state)
     add_many(timeline, 5000);
     muster_timeline_destroy(timeline);
     assert_int_equal(errors_end(before, "it is full"), 1);
-    assert_in_range(file_size(path), 80000, 100000);
-    json_t *events = load();
+    assert_in_range(timeline_file_size(path), 80000, 100000);
+    json_t *events = timeline_load(path);
     const json_t *last = json_array_get(events, json_array_size(events) - 1);
-    assert_non_null(strstr(text_of(last, "name"), "full"));
+    assert_non_null(strstr(timeline_text(last, "name"), "full"));
     json_decref(events);
 }
 
@@ -449,8 +381,8 @@ static void a_file_that_cannot_grow_keeps_what_it_has(void **state)
     muster_timeline_destroy(timeline);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(errors_end(error, "t.3.2.json: File too large"), 1);
-    json_t *events = load();
-    assert_true(count_events(events, "X") >= 10);
+    json_t *events = timeline_load(path);
+    assert_true(timeline_count(events, "X") >= 10);
     json_decref(events);
 }
 
@@ -460,7 +392,7 @@ static void an_older_file_is_replaced_and_not_followed(void **state)
     assert_int_equal(symlink("/dev/full", path), 0);
     struct muster_timeline *timeline = begin((struct muster_timeline_options){0});
     muster_timeline_destroy(timeline);
-    json_decref(load());
+    json_decref(timeline_load(path));
     struct stat status;
     assert_int_equal(lstat(path, &status), 0);
     assert_true(S_ISREG(status.st_mode));
