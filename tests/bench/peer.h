@@ -22,6 +22,29 @@ static inline double peer_now_us(void)
     return peer_clock_us(CLOCK_MONOTONIC);
 }
 
+enum { PEER_TENSORS_MAX = 4096 };
+
+/* BYTES as programs get it: a number of bytes, for one buffer of float32, or "@FILE" with a list as
+ * `muster bench step --list` prints it, for a call for each tensor. Returns how many buffers there
+ * are, 0 if the file cannot be read; their elements are in `counts`. */
+static inline size_t peer_read_counts(const char *text, size_t counts[PEER_TENSORS_MAX])
+{
+    char line[256];
+    size_t found = 0;
+    if (text[0] != '@') {
+        counts[0] = (size_t)((atof(text) + sizeof(float) - 1) / sizeof(float));
+        return 1;
+    }
+    FILE *file = fopen(text + 1, "r");
+    while (file != NULL && found < PEER_TENSORS_MAX && fgets(line, sizeof line, file) != NULL) {
+        counts[found++] = strtoul(line, NULL, 10);
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return found;
+}
+
 /* Fewer than `wanted` if the calls are so slow that they would take longer than the limit. */
 static inline int peer_iterations(int wanted, double warm_us, double limit_s)
 {

@@ -6,14 +6,16 @@
  *
  *     peer_gloo ALGORITHM BYTES ITERATIONS LIMIT_S RANK RANKS ADDRESS FOLDER
  *
- * Rank 0 prints one line of JSON. ADDRESS is an IP address, or "verbs:DEVICE:GID" for an RDMA
- * device and the index of its address.
+ * BYTES may be @LIST, as `muster bench step --list` prints it: then a call is an allreduce for each
+ * tensor, one after another. Rank 0 prints one line of JSON. ADDRESS is an IP address, or
+ * "verbs:DEVICE:GID" for an RDMA device and the index of its address.
  */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -59,6 +61,26 @@ template <class Algorithm, class... Arguments> static Algorithm &retain(Argument
     return *algorithms.back();
 }
 
+/* One allreduce for each tensor of a list, in the order of the list; of one buffer, if there is no
+ * list. */
+class Step
+{
+  public:
+    void add(gloo::Algorithm &algorithm)
+    {
+        algorithms.push_back(&algorithm);
+    }
+    void run()
+    {
+        for (gloo::Algorithm *algorithm : algorithms) {
+            algorithm->run();
+        }
+    }
+
+  private:
+    std::vector<gloo::Algorithm *> algorithms;
+};
+
 static gloo::Algorithm &choose(const char *name, const Context &context, float *data, int count)
 {
     const std::vector<float *> pointers = {data};
@@ -88,14 +110,14 @@ static int agree(const Context &context, int iterations)
     return iterations;
 }
 
-static int warm_up(const Context &context, gloo::Algorithm &algorithm, int wanted, double limit_s)
+static int warm_up(const Context &context, Step &step, int wanted, double limit_s)
 {
     double start_us = 0;
     for (int i = 0; i < PEER_WARM_UP; i++) {
         if (i == 1) {
             start_us = peer_now_us();
         }
-        algorithm.run();
+        step.run();
     }
     double warm_us = (peer_now_us() - start_us) / (PEER_WARM_UP - 1);
     return agree(context, peer_iterations(wanted, warm_us, limit_s));
@@ -119,16 +141,22 @@ static int warm_up(const Context &context, gloo::Algorithm &algorithm, int wante
 {
     int rank = std::stoi(argv[5]);
     Context context = connect(rank, std::stoi(argv[6]), argv[7], argv[8]);
-    std::vector<float> data(std::stoul(argv[2]) / sizeof(float));
-    gloo::Algorithm &algorithm =
-        choose(argv[1], context, data.data(), static_cast<int>(data.size()));
-    int iterations = warm_up(context, algorithm, std::stoi(argv[3]), std::stod(argv[4]));
+    std::vector<size_t> counts(PEER_TENSORS_MAX);
+    counts.resize(peer_read_counts(argv[2], counts.data()));
+    std::vector<float> data(std::accumulate(counts.begin(), counts.end(), size_t{0}));
+    Step step;
+    float *tensor = data.data();
+    for (size_t count : counts) {
+        step.add(choose(argv[1], context, tensor, static_cast<int>(count)));
+        tensor += count;
+    }
+    int iterations = warm_up(context, step, std::stoi(argv[3]), std::stod(argv[4]));
     std::vector<double> times_us(static_cast<size_t>(iterations));
     auto &barrier = retain<gloo::BarrierAllToAll>(context);
     barrier.run();
     for (double &time_us : times_us) {
         double start_us = peer_now_us();
-        algorithm.run();
+        step.run();
         time_us = peer_now_us() - start_us;
     }
     double memory = peer_memory_bytes(static_cast<double>(data.size() * sizeof(float)));

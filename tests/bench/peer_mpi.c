@@ -3,6 +3,9 @@
  * tests/bench/peers, not by CMake: Muster does not need MPI.
  *
  *     peer_mpi COLLECTIVE BYTES ITERATIONS LIMIT_S     prints one line of JSON
+ *
+ * BYTES may be @LIST, as `muster bench step --list` prints it: then a call is an allreduce for each
+ * tensor, one after another, as the side `each` of `muster bench step` does it.
  */
 #include <mpi.h>
 #include <string.h>
@@ -18,11 +21,23 @@ struct run {
     int count; /* elements of the largest buffer, or of one of its blocks */
     size_t in_bytes, out_bytes;
     float *in, *out;
+    size_t tensors; /* of a list */
+    const size_t *counts;
 };
 
 static void call_allreduce(const struct run *run)
 {
     MPI_Allreduce(run->in, run->out, run->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void call_allreduce_each(const struct run *run)
+{
+    size_t offset = 0;
+    for (size_t i = 0; i < run->tensors; i++) {
+        MPI_Allreduce(run->in + offset, run->out + offset, (int)run->counts[i], MPI_FLOAT, MPI_SUM,
+                      MPI_COMM_WORLD);
+        offset += run->counts[i];
+    }
 }
 
 static void call_reduce_scatter(const struct run *run)
@@ -137,16 +152,36 @@ static void measure(const struct run *run, int iterations, double *times_us)
     }
 }
 
+/* A list: buffers of all its tensors together. */
+static void lay_out_list(struct run *run, const char *list)
+{
+    static size_t counts[PEER_TENSORS_MAX];
+    run->tensors = peer_read_counts(list, counts);
+    run->counts = counts;
+    if (run->tensors == 0 || strcmp(run->name, "allreduce") != 0) {
+        die("this is not a list of tensors to allreduce");
+    }
+    for (size_t i = 0; i < run->tensors; i++) {
+        run->in_bytes += counts[i] * sizeof(float);
+    }
+    run->out_bytes = run->in_bytes;
+    run->call = call_allreduce_each;
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
-    if (argc != 5 || atof(argv[2]) < 0 || atoi(argv[3]) < 1) {
+    if (argc != 5 || (argv[2][0] != '@' && atof(argv[2]) < 0) || atoi(argv[3]) < 1) {
         die("usage: peer_mpi COLLECTIVE BYTES ITERATIONS LIMIT_S");
     }
     struct run run = {.name = argv[1]};
     MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &run.ranks);
-    lay_out(&run, atof(argv[2]));
+    if (argv[2][0] == '@') {
+        lay_out_list(&run, argv[2]);
+    } else {
+        lay_out(&run, atof(argv[2]));
+    }
     run.in = fill(run.in_bytes);
     run.out = fill(run.out_bytes);
     int iterations = warm_up(&run, atoi(argv[3]), atof(argv[4]));
