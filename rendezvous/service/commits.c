@@ -74,13 +74,9 @@ static void sync_and_send(struct muster_commits *commits, struct muster_held_req
     send(commits, &responses);
 }
 
-/* Takes all that waits; false: there is nothing, and the thread is to end. */
-static bool take_waiting(struct muster_commits *commits, struct muster_held_request **ret_waiting)
+static bool take_waiting_locked(struct muster_commits *commits,
+                                struct muster_held_request **ret_waiting)
 {
-    AUTO_LOCK(&commits->mutex);
-    while (commits->waiting == NULL && !commits->written_to && !commits->stopping) {
-        (void)muster_condition_wait(&commits->changed, &commits->mutex, MUSTER_NEVER);
-    }
     *ret_waiting = commits->waiting;
     bool work = commits->waiting != NULL || commits->written_to;
     commits->waiting = NULL;
@@ -88,16 +84,26 @@ static bool take_waiting(struct muster_commits *commits, struct muster_held_requ
     return work;
 }
 
+/* Takes all that waits; false: there is nothing, and the thread is to end. */
+static bool take_waiting(struct muster_commits *commits, struct muster_held_request **ret_waiting)
+{
+    AUTO_LOCK(&commits->mutex);
+    while (commits->waiting == NULL && !commits->written_to && !commits->stopping) {
+        (void)muster_condition_wait(&commits->changed, &commits->mutex, MUSTER_NEVER);
+    }
+    return take_waiting_locked(commits, ret_waiting);
+}
+
 bool muster_commits_run_once(struct muster_commits *commits)
 {
     muster_mutex_lock(&commits->mutex);
-    struct muster_held_request *waiting = commits->waiting;
-    commits->waiting = NULL;
+    struct muster_held_request *waiting = NULL;
+    bool work = take_waiting_locked(commits, &waiting);
     muster_mutex_unlock(&commits->mutex);
-    if (waiting != NULL) {
+    if (work) {
         sync_and_send(commits, waiting);
     }
-    return waiting != NULL;
+    return work;
 }
 
 static void *run(void *user)

@@ -18,6 +18,11 @@ bool muster_driven_sync(struct muster_service *service)
     return muster_commits_run_once(&service->commits);
 }
 
+bool muster_driven_sync_is_due(struct muster_service *service)
+{
+    return service->commits.waiting != NULL || service->commits.written_to;
+}
+
 bool muster_driven_compact(struct muster_service *service, bool (*between)(void *user), void *user)
 {
     return muster_compactor_run_once(&service->compactor, between, user);

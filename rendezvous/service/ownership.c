@@ -171,10 +171,14 @@ void muster_ownership_finish(struct muster_ownership *ownership)
 muster_status muster_ownership_start(struct muster_service *service)
 {
     struct muster_store *store = service->store;
+    const struct muster_store_sharing sharing = {
+        .url = service->config.url,
+        .lease_ms = service->config.server_lease_ms,
+        .without_threads = service->config.without_threads,
+    };
     return store->shared == NULL
                ? MUSTER_OK
-               : store->shared->start(store, service->config.url, service->config.server_lease_ms,
-                                      &service->ownership.watcher);
+               : store->shared->start(store, &sharing, &service->ownership.watcher);
 }
 
 void muster_ownership_stop(struct muster_service *service)

@@ -136,6 +136,13 @@ struct muster_store_watcher {
     void *user;
 };
 
+/* How a server takes part in a shared store. */
+struct muster_store_sharing {
+    const char *url; /* where other servers reach this one */
+    uint32_t lease_ms;
+    bool without_threads; /* for simulations: the caller runs the steps of the store's threads */
+};
+
 /* Where a job is served. */
 struct muster_store_claim {
     uint64_t number;                   /* here, with this claim; 0: not here */
@@ -151,10 +158,9 @@ struct muster_store_claim {
  * MUSTER_RETRY.
  */
 struct muster_store_shared_ops {
-    /* Once, before the other functions. url: where other servers reach this one. The watcher is
-     * borrowed until stop. Blocks until the store answers. MUSTER_INVALID: another server has
-     * this URL; MUSTER_RETRY: no answer. */
-    muster_status (*start)(struct muster_store *store, const char *url, uint32_t lease_ms,
+    /* Once, before the other functions. The watcher is borrowed until stop. Blocks until the store
+     * answers. MUSTER_INVALID: another server has this URL; MUSTER_RETRY: no answer. */
+    muster_status (*start)(struct muster_store *store, const struct muster_store_sharing *sharing,
                            const struct muster_store_watcher *watcher);
     /* The watcher is not called any more. The claims stay until the store is closed. */
     void (*stop)(struct muster_store *store);

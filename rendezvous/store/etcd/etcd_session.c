@@ -148,24 +148,23 @@ static void lose(struct muster_etcd_session *session)
     session->watcher->lost(session->watcher->user);
 }
 
-/* One step of the thread; returns how long to wait until the next. */
-static uint32_t step(struct muster_etcd_session *session, bool *has_lease)
+uint32_t muster_etcd_session_step(struct muster_etcd_session *session)
 {
-    if (!*has_lease) {
+    if (!session->has_lease) {
         muster_status status = grant(session);
-        *has_lease = status == MUSTER_OK;
-        if (*has_lease) {
+        session->has_lease = status == MUSTER_OK;
+        if (session->has_lease) {
             muster_log(MUSTER_LOG_WARN, "store %s: this server has a lease again",
                        muster_etcd_client_name(session->client));
         }
-        return *has_lease ? session->lease_ms / RENEWALS : RETRY_MS;
+        return session->has_lease ? session->lease_ms / RENEWALS : RETRY_MS;
     }
     muster_status status = keep_alive(session);
     if (status == MUSTER_OK && muster_etcd_session_check(session, 0) == MUSTER_OK) {
         return session->lease_ms / RENEWALS;
     }
     if (status == MUSTER_ENDED || muster_etcd_session_check(session, 0) != MUSTER_OK) {
-        *has_lease = false;
+        session->has_lease = false;
         lose(session);
     }
     return RETRY_MS;
@@ -174,7 +173,6 @@ static uint32_t step(struct muster_etcd_session *session, bool *has_lease)
 static void *run(void *user)
 {
     struct muster_etcd_session *session = user;
-    bool has_lease = true;
     uint32_t wait_ms = session->lease_ms / RENEWALS;
     for (;;) {
         int64_t until_ns = muster_clock_after_ms(wait_ms);
@@ -187,7 +185,7 @@ static void *run(void *user)
         if (stopping) {
             return NULL;
         }
-        wait_ms = step(session, &has_lease);
+        wait_ms = muster_etcd_session_step(session);
     }
 }
 
@@ -209,14 +207,18 @@ static muster_status grant_first(struct muster_etcd_session *session)
     }
 }
 
-muster_status muster_etcd_session_start(struct muster_etcd_session *session, const char *url,
-                                        uint32_t lease_ms,
+muster_status muster_etcd_session_start(struct muster_etcd_session *session,
+                                        const struct muster_store_sharing *sharing,
                                         const struct muster_store_watcher *watcher)
 {
     session->watcher = watcher;
-    session->lease_ms = lease_ms;
-    (void)snprintf(session->url, sizeof session->url, "%s", url);
-    TRY(grant_first(session));
+    session->lease_ms = sharing->lease_ms;
+    (void)snprintf(session->url, sizeof session->url, "%s", sharing->url);
+    TRY(sharing->without_threads ? grant(session) : grant_first(session));
+    session->has_lease = true;
+    if (sharing->without_threads) {
+        return MUSTER_OK;
+    }
     int failed = muster_thread_start(&session->thread, run, session);
     if (failed != 0) {
         return muster_error_set(MUSTER_FATAL, "cannot start a thread: error %d", failed);

@@ -23,6 +23,7 @@ struct muster_etcd_session {
     _Atomic int64_t lease;          /* 0: none */
     _Atomic uint64_t tenure;        /* of the lease; without one, of the next */
     _Atomic int64_t valid_until_ns; /* 0: there is no lease */
+    bool has_lease;                 /* of the thread: else it tries to get one */
     pthread_t thread;
     bool runs;
     pthread_mutex_t mutex;
@@ -35,8 +36,10 @@ void muster_etcd_session_init(struct muster_etcd_session *session,
                               struct muster_etcd_client *client);
 /* As start in muster_store_shared_ops. */
 MUSTER_CHECKED muster_status muster_etcd_session_start(struct muster_etcd_session *session,
-                                                       const char *url, uint32_t lease_ms,
+                                                       const struct muster_store_sharing *sharing,
                                                        const struct muster_store_watcher *watcher);
+/* One step of the thread: renews the lease, or gets a new one. Returns the ms until the next. */
+uint32_t muster_etcd_session_step(struct muster_etcd_session *session);
 /* Ends the thread; the lease goes on for its time. */
 void muster_etcd_session_stop(struct muster_etcd_session *session);
 /* Ends the lease, too, so that others need not wait for that. */

@@ -119,7 +119,7 @@ static int compare_orders(const struct job_name *a, const struct job_name *b)
 
 /* Tells the watcher of all jobs that have no owner. Owners are listed first: a job that is made
  * meanwhile has one. */
-static muster_status tell_ownerless(struct etcd_store *store)
+muster_status muster_etcd_watch_look(struct etcd_store *store)
 {
     struct job_name *owners = NULL;
     struct job_name *jobs = NULL;
@@ -185,7 +185,7 @@ static void *run(void *user)
     while (goes_on(store)) {
         muster_status status = muster_etcd_session_check(&store->session, 0);
         if (status == MUSTER_OK) {
-            status = tell_ownerless(store);
+            status = muster_etcd_watch_look(store);
         }
         if (status == MUSTER_OK && watch(store) == MUSTER_FATAL) {
             muster_log(MUSTER_LOG_ERROR, "%s", muster_last_error());

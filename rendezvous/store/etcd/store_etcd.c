@@ -269,13 +269,14 @@ static void stop_sharing(struct muster_store *base)
     muster_etcd_session_stop(&of(base)->session);
 }
 
-static muster_status start_sharing(struct muster_store *base, const char *url, uint32_t lease_ms,
+static muster_status start_sharing(struct muster_store *base,
+                                   const struct muster_store_sharing *sharing,
                                    const struct muster_store_watcher *watcher)
 {
     struct etcd_store *store = of(base);
     store->watcher = watcher;
-    TRY(muster_etcd_session_start(&store->session, url, lease_ms, watcher));
-    return muster_etcd_watch_start(store);
+    TRY(muster_etcd_session_start(&store->session, sharing, watcher));
+    return sharing->without_threads ? MUSTER_OK : muster_etcd_watch_start(store);
 }
 
 static muster_status check(struct muster_store *base, uint64_t claim)

@@ -86,6 +86,8 @@ MUSTER_CHECKED muster_status muster_etcd_find_chunk(struct etcd_store *store, co
 
 /* The thread that tells the watcher of jobs without an owner. */
 MUSTER_CHECKED muster_status muster_etcd_watch_start(struct etcd_store *store);
+/* What it does when it connects: tells of all jobs that have no owner. */
+MUSTER_CHECKED muster_status muster_etcd_watch_look(struct etcd_store *store);
 void muster_etcd_watch_stop(struct etcd_store *store);
 
 #endif
