@@ -235,6 +235,7 @@ static bool call_service(struct muster_http_request *request,
         .size_bytes = request->size_bytes,
         .timeout_ms = patience_ms(request),
         .cursor = request->cursor,
+        .forwarded = request->was_forwarded,
     };
     return muster_rpc_handle(request->http->service, &rpc, &request->held, ret_response) &&
            forward(request, ret_response);

@@ -175,11 +175,11 @@ static bool join(struct muster_transaction *transaction, struct muster_rpc_call 
     if (transaction->job->unheard_until_ns != 0) {
         muster_doubts_add_unheard(&transaction->job->doubts, transaction->job->membership);
     }
+    (void)snprintf(call->held->id.member, sizeof call->held->id.member, "%s", member);
     if (respond_or_ask(transaction, member, neighbours_above(request), &call->response)) {
         return true;
     }
     call->held->neighbours_above = neighbours_above(request);
-    (void)snprintf(call->held->id.member, sizeof call->held->id.member, "%s", member);
     return muster_transaction_hold(transaction, call, &join_kind,
                                    transaction->service->config.hold_ms);
 }

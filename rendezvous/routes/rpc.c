@@ -88,6 +88,16 @@ static bool defer(struct muster_rpc_call *call)
     return true;
 }
 
+/* The response goes by way of another server, and may be lost with it. */
+static void expect_member(struct muster_service *service, const char *job, const char *member)
+{
+    struct muster_transaction transaction;
+    if (muster_transaction_begin_internal(service, job, &transaction)) {
+        muster_transaction_expect_forwarded(&transaction, member);
+        muster_transaction_end(&transaction);
+    }
+}
+
 /* This server must have the job before the call, and still when it responds. */
 static bool run_route(struct muster_rpc_call *call)
 {
@@ -99,6 +109,9 @@ static bool run_route(struct muster_rpc_call *call)
     }
     uint64_t claimed = call->claim;
     bool answered = routes[call->request->method].route(call);
+    if (answered && call->request->forwarded && call->held->id.member[0] != '\0') {
+        expect_member(service, job, call->held->id.member);
+    }
     muster_ownership_conclude(service, claimed);
     if (answered && !defer(call)) {
         muster_status status = muster_ownership_check(service->store, call->claim);
@@ -162,8 +175,9 @@ static bool is_sign_of_death(const struct muster_transaction *transaction, const
            muster_membership_find(transaction->job->membership, member, ret_view);
 }
 
-/* If a request was held, it is evidence. Else it may have closed for many reasons, so it counts
- * only if the member is suspected already. In both cases others dial the member. */
+/* If a request was held, it is evidence, unless another server had forwarded the request, which may
+ * be what has gone. Else it may have closed for many reasons, so it counts only if the member is
+ * suspected already. In all cases others dial the member. */
 static void doubt(struct muster_transaction *transaction, const char *member, bool is_evidence)
 {
     struct muster_event event = {.kind = MUSTER_EVENT_DISCONNECT};
@@ -198,7 +212,7 @@ void muster_rpc_disconnected(struct muster_service *service, const struct muster
     }
     struct muster_member_view view;
     if (is_sign_of_death(&transaction, id->member, &view)) {
-        bool is_evidence = held != NULL || view.suspected;
+        bool is_evidence = !id->forwarded && (held != NULL || view.suspected);
         if (is_evidence || muster_doubts_dials(view.info)) {
             doubt(&transaction, id->member, is_evidence);
         }

@@ -41,6 +41,7 @@ struct muster_held_id {
     uint64_t serial; /* of all held requests of the service; 0: none */
     char job[MUSTER_JOB_NAME_SIZE];
     char member[MUSTER_UUID_SIZE]; /* Wait: "" */
+    bool forwarded;                /* the connection is one of another server's */
 };
 
 /* Sends a response, and takes its body. Called once for a held request, from any thread, with no

@@ -28,6 +28,7 @@ struct muster_rpc_request {
     size_t size_bytes;
     uint32_t timeout_ms; /* the client waits no longer than this; UINT32_MAX: no limit */
     uint64_t cursor;     /* of a stream: `next` of the response before; 0: there was none */
+    bool forwarded;      /* by another server */
 };
 
 struct muster_rpc_response {

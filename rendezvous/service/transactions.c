@@ -148,6 +148,7 @@ bool muster_transaction_hold(struct muster_transaction *transaction, struct must
     (void)atomic_fetch_add(&service->metrics.held, 1);
     (void)snprintf(held->id.job, sizeof held->id.job, "%s", transaction->job->name);
     held->id.serial = atomic_fetch_add(&service->serials, 1) + 1;
+    held->id.forwarded = call->request->forwarded;
     uint32_t timeout_ms = call->request->timeout_ms;
     timeout_ms -= timeout_ms / 8 < RESPONSE_MAX_MS ? timeout_ms / 8 : RESPONSE_MAX_MS;
     if (muster_rpc_call_failed(
@@ -162,12 +163,25 @@ bool muster_transaction_hold(struct muster_transaction *transaction, struct must
     return false;
 }
 
-/* The member's lease begins. From now on the job is looked at so often that a pause of the server
- * is noticed before it is taken for the member's. */
-static void begin_lease(struct muster_transaction *transaction, const char *member)
+void muster_transaction_expect_forwarded(struct muster_transaction *transaction, const char *member)
 {
     struct muster_job *job = transaction->job;
-    muster_membership_end_hold(job->membership, member, muster_job_now_ms(job));
+    int64_t until_ns = muster_clock_after_ms(1000 * MUSTER_KEEPALIVE_ENDS_S);
+    muster_membership_begin_hold(job->membership, member);
+    job->unheard_until_ns = until_ns > job->unheard_until_ns ? until_ns : job->unheard_until_ns;
+    muster_job_schedule(transaction->service, job, job->unheard_until_ns);
+}
+
+/* The member's lease begins. From now on the job is looked at so often that a pause of the server
+ * is noticed before it is taken for the member's. */
+static void begin_lease(struct muster_transaction *transaction, const struct muster_held_id *id)
+{
+    struct muster_job *job = transaction->job;
+    if (id->forwarded) {
+        muster_transaction_expect_forwarded(transaction, id->member);
+        return;
+    }
+    muster_membership_end_hold(job->membership, id->member, muster_job_now_ms(job));
     muster_job_schedule(transaction->service, job, muster_clock_after_ms(muster_job_check_ms(job)));
 }
 
@@ -178,7 +192,7 @@ void muster_transaction_respond(struct muster_transaction *transaction,
     struct muster_metrics *metrics = &transaction->service->metrics;
     muster_held_requests_remove(&transaction->job->held_requests, held);
     if (held->kind->of_member) {
-        begin_lease(transaction, held->id.member);
+        begin_lease(transaction, &held->id);
     }
     (void)atomic_fetch_sub(&metrics->held, 1);
     muster_metrics_response(metrics, held->method, response.code);

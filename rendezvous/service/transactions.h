@@ -37,6 +37,13 @@ int64_t muster_transaction_each(struct muster_service *service, int64_t due_ns,
                                 void (*run)(struct muster_transaction *transaction, void *user),
                                 void *user);
 
+/* The response to a request of this member goes by way of another server. If that server is lost
+ * with it, the member's own kernel may tell it so only after the keepalive: it counts as held until
+ * then.
+ */
+void muster_transaction_expect_forwarded(struct muster_transaction *transaction,
+                                         const char *member);
+
 /* Holds the call's request, for hold_ms or the client's timeout: false. True: the service is
  * quiesced, and call->response says so. */
 bool muster_transaction_hold(struct muster_transaction *transaction, struct muster_rpc_call *call,
