@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SIM_MS = 1000000 };
+enum { SIM_MS = 1000000, SIM_SERVERS_MAX = 3 };
 #define SIM_NEVER INT64_MAX
 
 struct sim;
@@ -24,6 +24,8 @@ struct sim;
 /* Time and chance (sim_clock.c), in place of worker/base/clock.c and random.c ------------------ */
 
 void sim_clock_set(int64_t now_ns);
+/* Until the next event: a call has taken so long. */
+void sim_clock_advance(int64_t by_ns);
 void sim_random_seed(uint64_t seed);
 uint64_t sim_random(void);
 /* Uniform in [least, most]. */
@@ -53,6 +55,8 @@ struct sim_message {
     uint64_t connection, call;
     enum muster_rpc_method method;
     enum muster_rpc_code code; /* of a response */
+    unsigned owner; /* of a response: 1 + the server that has given it for another; or 0 */
+    bool forwarded; /* a request: by a server */
     uint32_t timeout_ms;
     bool twin; /* the second copy of a request: nobody waits for its response */
     size_t size_bytes;
@@ -75,14 +79,23 @@ bool sim_step(struct sim *sim);
 
 /* The network (sim_network.c) ------------------------------------------------------------------ */
 
+struct sim_server;
+
 struct sim_connection {
     unsigned worker, channel;
+    unsigned server;
     uint64_t life;  /* of the server that it reaches */
     bool open_here; /* at the client */
     bool open_there;
     bool lost;                  /* nothing arrives any more, at either end */
     int64_t up_ns, down_ns;     /* when the last message arrives; later ones arrive later */
     struct muster_held_id held; /* of the last request that was held over it */
+    uint64_t forward;           /* the connection over which its request was forwarded; or 0 */
+    /* Of one between two servers: the connection of the client, the server that forwards, and what
+     * is to be answered over it. client 0: it is from a client. */
+    uint64_t client, from_life;
+    unsigned from;
+    struct sim_message asked; /* without a body */
 };
 
 /* Faults of the network, of a thousand messages each. */
@@ -93,22 +106,37 @@ struct sim_network_faults {
 };
 
 void sim_network_send(struct sim *sim, struct sim_message *request);
+/* A request over a connection of its own, whose response nobody waits for. Takes the message. */
+void sim_network_ask(struct sim *sim, unsigned server, struct sim_message *request);
 void sim_network_respond(struct sim *sim, struct sim_message *response);
 /* The client closes the connection of this channel. */
 void sim_network_close(struct sim *sim, unsigned worker, unsigned channel);
 /* Both ends of every connection see that it has ended, at different times. */
 void sim_network_reset_all(struct sim *sim);
+/* The server sends a request on to the one that has its job. Takes the message. */
+void sim_network_forward(struct sim *sim, const struct sim_server *from, unsigned to,
+                         struct sim_message *request);
+/* The connection between two servers has ended, as the forwarding one sees it. */
+void sim_network_forward_failed(struct sim *sim, uint64_t number);
+/* The end of the connection reaches the server. */
+void sim_network_end_there(struct sim *sim, uint64_t number, int64_t at_ns);
 struct sim_connection *sim_connection(struct sim *sim, uint64_t number);
 
 /* The server (sim_server.c) -------------------------------------------------------------------- */
 
 struct sim_server {
+    struct sim *sim;
+    unsigned index;
     struct muster_store *store;
     struct muster_service *service; /* NULL: it is down */
     uint64_t life;                  /* how often it has started */
     bool dying;                     /* responses are not sent any more */
     bool ending;                    /* as soon as the compaction that runs has returned */
     int64_t paused_until_ns;
+    int64_t wake_ns;        /* after a pause its sockets are read so much later */
+    int64_t renew_ns;       /* or its lease is looked at so much later */
+    int64_t spent_until_ns; /* it waits for the store until then, and does nothing else */
+    int64_t cut_until_ns;   /* etcd does not answer it */
     int64_t behind_ns;      /* it reads requests so much later than they arrive */
     bool sees_ends_at_once; /* while it is behind */
     int64_t tick_at_ns;
@@ -118,13 +146,34 @@ struct sim_server {
     char path[64];
 };
 
-bool sim_server_start(struct sim *sim);
+bool sim_server_start(struct sim *sim, struct sim_server *server);
 enum sim_server_end { SIM_STOP, SIM_KILL, SIM_POWER_LOSS };
-void sim_server_end(struct sim *sim, enum sim_server_end how);
+void sim_server_end(struct sim *sim, struct sim_server *server, enum sim_server_end how);
 void sim_server_deliver(struct sim *sim, struct sim_event *event);
 void sim_server_closed(struct sim *sim, struct sim_event *event);
-/* The one job's membership; NULL: the server is down, or knows no job. */
+/* The server that has the one job, and may answer for it now; NULL: none. Two: the run fails. */
+struct sim_server *sim_server_owner(struct sim *sim);
+/* The number of the claim by which it has the job. */
+uint64_t sim_server_claim(const struct sim_server *server);
+/* The one job's membership there; NULL: none. */
 struct muster_membership *sim_server_membership(struct sim *sim);
+/* After whatever the service did: when its threads run next. */
+void sim_server_plan(struct sim *sim, struct sim_server *server);
+/* The call that it makes takes so long. */
+void sim_server_spend(struct sim_server *server, int64_t for_ns);
+/* Until then nothing that comes is seen. */
+int64_t sim_server_busy_until(const struct sim_server *server);
+
+/* The etcd cluster of several servers (sim_etcd.c) ----------------------------------------------
+ */
+
+void sim_etcd_begin(struct sim *sim);
+void sim_etcd_end(void);
+/* The server has started: it renews its lease from now on. */
+void sim_etcd_start(struct sim *sim, struct sim_server *server);
+/* The server's watch connects, and lists the jobs without an owner. */
+void sim_etcd_look(struct sim *sim, struct sim_server *server);
+bool sim_etcd_has_job(void);
 
 /* Workers (sim_worker.c: its two threads and the service; sim_member.c: its work) ---------------
  */
@@ -136,6 +185,7 @@ enum { SIM_CALLER, SIM_LEASE, SIM_CHANNELS };
 struct sim_call {
     uint64_t number;             /* of the present attempt; 0: none */
     uint64_t connection;         /* 0: none is open */
+    unsigned at, server;         /* of the list of servers; the one that is called */
     struct sim_message *request; /* NULL: no call */
     uint32_t made, attempts, attempt_ms;
     int64_t deadline_ns;
@@ -196,6 +246,20 @@ struct sim_generation {
     struct sim_generation *next;
 };
 
+/* Calls (sim_calls.c). Starting one takes the JSON; limit_ms 0: as long as attempts are left. */
+void sim_call_drop(struct sim_call *call);
+void sim_call_start(struct sim *sim, struct sim_worker *worker, unsigned channel,
+                    enum muster_rpc_method method, json_t *json, uint32_t attempt_ms,
+                    uint32_t attempts, uint32_t limit_ms);
+/* A call has ended. json: NULL, or the answer. */
+void sim_worker_conclude(struct sim *sim, struct sim_worker *worker, unsigned channel,
+                         muster_status status, enum muster_rpc_code code, const json_t *json);
+void sim_worker_push(struct sim *sim, const struct sim_worker *worker, int64_t after_ms,
+                     void (*run)(struct sim *sim, struct sim_event *event), uint64_t c);
+/* The worker that such an event is for; NULL: it is not the same process any more, or the event
+ * comes again. */
+struct sim_worker *sim_worker_of(struct sim *sim, struct sim_event *event);
+
 void sim_worker_start(struct sim *sim, unsigned index);
 void sim_worker_kill(struct sim *sim, unsigned index, bool with_host);
 void sim_worker_freeze(struct sim *sim, unsigned index, int64_t until_ns);
@@ -235,6 +299,7 @@ void sim_trace(struct sim *sim, const char *format, ...) MUSTER_PRINTF(2, 3);
 /* What may happen in a run; drawn from its seed, or given. */
 struct sim_plan {
     unsigned workers, hosts;
+    unsigned servers; /* 1: with SQLite; more: with etcd */
     uint32_t min, max, target;
     uint64_t work;     /* versions until the work is done; 0: it has no end */
     int64_t faults_ns; /* how long faults happen */
@@ -245,8 +310,10 @@ struct sim_plan {
     uint32_t kills, lost_hosts, freezes, leaves, starts, resizes;
     uint32_t stops, server_kills, power_losses, pauses, behind, proxy_restarts, full_disks;
     uint32_t links;
-    bool nobody_dies; /* a death is a failure */
-    bool mixed;       /* a fault may come while another lasts, and soon after it */
+    uint32_t cuts, outages; /* one server from etcd, and all */
+    uint32_t lost_calls;    /* of a thousand calls of etcd */
+    bool nobody_dies;       /* a death is a failure */
+    bool mixed;             /* a fault may come while another lasts, and soon after it */
 };
 
 struct sim {
@@ -258,8 +325,9 @@ struct sim {
     struct sim_event *heap;
     size_t count, capacity;
     uint64_t sequence, steps;
-    bool nested; /* inside of a compaction */
-    struct sim_server server;
+    struct sim_server *nested; /* inside of a compaction of it */
+    struct sim_server servers[SIM_SERVERS_MAX];
+    int64_t lease_ends_ns; /* for which there is an event */
     struct sim_worker *workers;
     struct sim_connection *connections;
     size_t connection_count, connection_capacity;
@@ -267,9 +335,12 @@ struct sim {
     struct sim_generation *generations;
     /* Of the checks. */
     uint64_t answered;       /* the highest generation number that a worker was told */
-    uint64_t server_highest; /* of this life of the server */
+    uint64_t server_highest; /* while one server has the job by one claim */
+    unsigned owner;
+    uint64_t owner_life, claim;
     uint64_t best_version, best_content;
     uint64_t departures;
+    bool failed;
     bool two_histories; /* a living member was declared dead */
     struct sim_totals *totals;
 };
@@ -277,7 +348,7 @@ struct sim {
 /* How often these happened, over all seeds: what is never drawn is not tested. */
 struct sim_totals {
     uint64_t events, requests, generations, commits, deaths, wrong_deaths, restarts, compactions,
-        twins, resizes, finishes, power_losses, refusals;
+        twins, resizes, finishes, power_losses, refusals, forwards, cuts, moves, lost_calls;
 };
 
 void sim_plan_draw(struct sim_plan *plan, unsigned workers);

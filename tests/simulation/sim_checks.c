@@ -45,7 +45,10 @@ void sim_fail(struct sim *sim, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    dump(sim);
+    if (!sim->failed) {
+        sim->failed = true; /* what is printed may fail, too */
+        dump(sim);
+    }
     print_error("MUSTER_SEED=%llu, at %.6f s, event %llu: %s\n", (unsigned long long)sim->seed,
                 seconds(sim), (unsigned long long)sim->steps, text);
     exit(EXIT_FAILURE); /* the services of a run that failed are not put away */
@@ -120,14 +123,25 @@ static void check_deaths(struct sim *sim, const struct muster_membership *m)
 
 void sim_check_server(struct sim *sim)
 {
-    const struct muster_membership *m = sim_server_membership(sim);
-    if (m == NULL) {
-        if (sim->server.service != NULL && sim->answered > 0) {
-            sim_fail(sim, "the server has lost the job, which had generation %llu",
-                     (unsigned long long)sim->answered);
-        }
+    const struct sim_server *owner = sim_server_owner(sim);
+    bool lost = sim->plan.servers > 1 ? !sim_etcd_has_job()
+                                      : owner == NULL && sim->servers[0].service != NULL;
+    if (lost && sim->answered > 0) {
+        sim_fail(sim, "the job is lost, which had generation %llu",
+                 (unsigned long long)sim->answered);
+    }
+    if (owner == NULL) {
         return;
     }
+    uint64_t claim = sim_server_claim(owner);
+    if (sim->owner != owner->index || sim->owner_life != owner->life || sim->claim != claim) {
+        sim->totals->moves++;
+        sim->server_highest = 0; /* what was not told when it was lost may have been undone */
+        sim->owner = owner->index;
+        sim->owner_life = owner->life;
+        sim->claim = claim;
+    }
+    const struct muster_membership *m = sim_server_membership(sim);
     uint64_t number = muster_membership_generation(m).number;
     if (number < sim->answered || number < sim->server_highest) {
         sim_fail(sim, "generation %llu after %llu was told, and %llu formed",

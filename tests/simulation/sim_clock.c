@@ -16,6 +16,11 @@ void sim_clock_set(int64_t now_ns)
     clock_ns = now_ns;
 }
 
+void sim_clock_advance(int64_t by_ns)
+{
+    clock_ns += by_ns;
+}
+
 int64_t muster_clock_ns(void)
 {
     return clock_ns;

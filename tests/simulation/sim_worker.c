@@ -17,8 +17,6 @@
 enum { PAUSE_MAX_MS = 200, REFUSED_PAUSE_MS = 1000, LOOK_MIN_MS = 500, LOOK_MAX_MS = 1000 };
 
 static void ask_to_join(struct sim *sim, struct sim_worker *worker);
-static void conclude(struct sim *sim, struct sim_worker *worker, unsigned channel,
-                     muster_status status, enum muster_rpc_code code, const json_t *json);
 
 /* A worker that is stopped does nothing; what happens to it waits. */
 bool sim_worker_postpones(struct sim *sim, struct sim_worker *worker, struct sim_event *event)
@@ -33,165 +31,21 @@ bool sim_worker_postpones(struct sim *sim, struct sim_worker *worker, struct sim
     return true;
 }
 
-static void push_for(struct sim *sim, const struct sim_worker *worker, int64_t after_ms,
+void sim_worker_push(struct sim *sim, const struct sim_worker *worker, int64_t after_ms,
                      void (*run)(struct sim *sim, struct sim_event *event), uint64_t c)
 {
     sim_push(sim, sim->now_ns + after_ms * SIM_MS,
              (struct sim_event){.run = run, .a = worker->index, .b = worker->life, .c = c});
 }
 
-/* The worker that an event of push_for() is for; NULL: it is not the same process any more, or the
- * event comes again. */
-static struct sim_worker *worker_of(struct sim *sim, struct sim_event *event)
+/* The worker that an event of sim_worker_push() is for; NULL: it is not the same process any more,
+ * or the event comes again. */
+struct sim_worker *sim_worker_of(struct sim *sim, struct sim_event *event)
 {
     struct sim_worker *worker = &sim->workers[event->a];
     return !worker->alive || worker->life != event->b || sim_worker_postpones(sim, worker, event)
                ? NULL
                : worker;
-}
-
-/* Calls -----------------------------------------------------------------------------------------
- */
-
-static void drop_call(struct sim_call *call)
-{
-    sim_message_free(call->request);
-    call->request = NULL;
-    call->number = 0;
-}
-
-static void fail_attempt(struct sim *sim, struct sim_worker *worker, unsigned channel,
-                         enum muster_rpc_code code);
-
-static void time_out(struct sim *sim, struct sim_event *event)
-{
-    struct sim_worker *worker = worker_of(sim, event);
-    for (unsigned channel = 0; channel < SIM_CHANNELS && worker != NULL; channel++) {
-        if (worker->calls[channel].number == event->c) {
-            sim_network_close(sim, worker->index, channel);
-            fail_attempt(sim, worker, channel, MUSTER_RPC_UNAVAILABLE);
-            return;
-        }
-    }
-}
-
-static void attempt(struct sim *sim, struct sim_worker *worker, unsigned channel)
-{
-    struct sim_call *call = &worker->calls[channel];
-    int64_t left_ms =
-        call->deadline_ns == SIM_NEVER ? INT32_MAX : (call->deadline_ns - sim->now_ns) / SIM_MS;
-    int64_t timeout_ms = left_ms < call->attempt_ms ? left_ms : call->attempt_ms;
-    timeout_ms = timeout_ms > 0 ? timeout_ms : 1;
-    call->number = ++sim->calls;
-    struct sim_message *request = sim_message_copy(call->request);
-    request->call = call->number;
-    request->timeout_ms = (uint32_t)timeout_ms;
-    sim_network_send(sim, request);
-    push_for(sim, worker, timeout_ms, time_out, call->number);
-}
-
-static void attempt_again(struct sim *sim, struct sim_event *event)
-{
-    struct sim_worker *worker = worker_of(sim, event);
-    for (unsigned channel = 0; channel < SIM_CHANNELS && worker != NULL; channel++) {
-        struct sim_call *call = &worker->calls[channel];
-        if (call->request != NULL && call->request->call == event->c) {
-            attempt(sim, worker, channel);
-            return;
-        }
-    }
-}
-
-/* As attempt_until_deadline() of rendezvous_client.c. */
-static void fail_attempt(struct sim *sim, struct sim_worker *worker, unsigned channel,
-                         enum muster_rpc_code code)
-{
-    struct sim_call *call = &worker->calls[channel];
-    muster_status status = muster_rpc_code_status(code);
-    uint32_t made = call->made++;
-    call->number = 0;
-    int64_t wait_ms = muster_random_below(muster_policy_back_off_ms(made) + 1);
-    bool in_time =
-        call->deadline_ns == SIM_NEVER || sim->now_ns + wait_ms * SIM_MS < call->deadline_ns;
-    if (status != MUSTER_RETRY || made + 1 == call->attempts || !in_time) {
-        drop_call(call);
-        conclude(sim, worker, channel, status, code, NULL);
-        return;
-    }
-    push_for(sim, worker, wait_ms, attempt_again, call->request->call);
-}
-
-/* Takes the JSON. limit_ms 0: as long as attempts are left. */
-static void start_call(struct sim *sim, struct sim_worker *worker, unsigned channel,
-                       enum muster_rpc_method method, json_t *json, uint32_t attempt_ms,
-                       uint32_t attempts, uint32_t limit_ms)
-{
-    struct sim_call *call = &worker->calls[channel];
-    assert(json != NULL);
-    if (call->request != NULL) { /* a report that the caller does not wait for */
-        drop_call(call);
-        sim_network_close(sim, worker->index, channel);
-    }
-    char *text = json_dumps(json, JSON_COMPACT);
-    json_decref(json);
-    const struct sim_message request = {.worker = worker->index,
-                                        .channel = channel,
-                                        .method = method,
-                                        .call = ++sim->calls,
-                                        .body = text,
-                                        .size_bytes = strlen(text)};
-    call->request = sim_message_copy(&request);
-    free(text);
-    call->refusal = false;
-    call->made = 0;
-    call->attempts = attempts;
-    call->attempt_ms = attempt_ms;
-    call->deadline_ns = limit_ms > 0 ? sim->now_ns + (int64_t)limit_ms * SIM_MS : SIM_NEVER;
-    attempt(sim, worker, channel);
-}
-
-void sim_worker_reset(struct sim *sim, struct sim_event *event)
-{
-    struct sim_connection *connection = sim_connection(sim, event->a);
-    struct sim_worker *worker = &sim->workers[connection->worker];
-    struct sim_call *call = &worker->calls[connection->channel];
-    if (!worker->alive || call->connection != event->a ||
-        sim_worker_postpones(sim, worker, event)) {
-        return;
-    }
-    connection = sim_connection(sim, event->a);
-    connection->open_here = false;
-    call->connection = 0;
-    if (call->number != 0) {
-        fail_attempt(sim, worker, connection->channel, MUSTER_RPC_UNAVAILABLE);
-    }
-}
-
-void sim_worker_response(struct sim *sim, struct sim_event *event)
-{
-    const struct sim_message *message = event->message;
-    struct sim_worker *worker = &sim->workers[message->worker];
-    struct sim_call *call = &worker->calls[message->channel];
-    json_t *json = NULL;
-    if (!worker->alive || message->twin || call->number != message->call ||
-        sim_worker_postpones(sim, worker, event)) {
-        return;
-    }
-    if (muster_json_parse(message->body, message->size_bytes, &json) != MUSTER_OK) {
-        sim_fail(sim, "a response is no JSON: %s", message->body);
-    }
-    sim_trace(sim, "w%u.%u <- %s %s %.300s", worker->index, message->channel,
-              muster_rpc_method_name(message->method), muster_rpc_code_name(message->code),
-              message->body);
-    if (muster_rpc_code_status(message->code) == MUSTER_RETRY) {
-        json_decref(json);
-        fail_attempt(sim, worker, message->channel, message->code);
-        return;
-    }
-    drop_call(call);
-    conclude(sim, worker, message->channel, muster_rpc_code_status(message->code), message->code,
-             json);
-    json_decref(json);
 }
 
 /* As muster_session_apply_service_error(). */
@@ -232,8 +86,8 @@ static bool report_refusal(struct sim *sim, struct sim_worker *worker, unsigned 
     }
     memcpy(request.member, worker->member, sizeof request.member);
     memcpy(request.suspect_member, call->refused[--call->refused_count], MUSTER_UUID_SIZE);
-    start_call(sim, worker, channel, MUSTER_RPC_REPORT, muster_report_request_encode(&request),
-               MUSTER_REPORT_ATTEMPT_MS, MUSTER_REPORT_ATTEMPTS, MUSTER_REPORT_TOTAL_MS);
+    sim_call_start(sim, worker, channel, MUSTER_RPC_REPORT, muster_report_request_encode(&request),
+                   MUSTER_REPORT_ATTEMPT_MS, MUSTER_REPORT_ATTEMPTS, MUSTER_REPORT_TOTAL_MS);
     call->refusal = true;
     sim->totals->refusals++;
     return true;
@@ -250,7 +104,7 @@ static bool nothing_to_watch(const struct sim_worker *worker)
 
 static void watch_after_pause(struct sim *sim, struct sim_event *event)
 {
-    struct sim_worker *worker = worker_of(sim, event);
+    struct sim_worker *worker = sim_worker_of(sim, event);
     if (worker != NULL) {
         worker->pausing = false;
         sim_worker_watch(sim, worker);
@@ -260,7 +114,7 @@ static void watch_after_pause(struct sim *sim, struct sim_event *event)
 static void pause_watch(struct sim *sim, struct sim_worker *worker, uint32_t pause_ms)
 {
     worker->pausing = true;
-    push_for(sim, worker, pause_ms, watch_after_pause, 0);
+    sim_worker_push(sim, worker, pause_ms, watch_after_pause, 0);
 }
 
 void sim_worker_watch(struct sim *sim, struct sim_worker *worker)
@@ -283,9 +137,9 @@ void sim_worker_watch(struct sim *sim, struct sim_worker *worker)
                                            .leave_known = worker->leave_requested,
                                            .progress = worker->progress};
     memcpy(request.member, worker->member, sizeof request.member);
-    start_call(sim, worker, SIM_LEASE, MUSTER_RPC_WATCH, muster_watch_request_encode(&request),
-               muster_policy_watch_attempt_ms(worker->hold_ms, worker->lease_ms),
-               worker->unreachable ? MUSTER_WATCH_ATTEMPTS : 1, 0);
+    sim_call_start(sim, worker, SIM_LEASE, MUSTER_RPC_WATCH, muster_watch_request_encode(&request),
+                   muster_policy_watch_attempt_ms(worker->hold_ms, worker->lease_ms),
+                   worker->unreachable ? MUSTER_WATCH_ATTEMPTS : 1, 0);
     call->request->timeout_ms = (uint32_t)worker->generation;
 }
 
@@ -337,7 +191,7 @@ static void conclude_watch(struct sim *sim, struct sim_worker *worker, muster_st
 /* As the lease thread looks while a Watch is held. */
 static void look(struct sim *sim, struct sim_event *event)
 {
-    struct sim_worker *worker = worker_of(sim, event);
+    struct sim_worker *worker = sim_worker_of(sim, event);
     if (worker == NULL) {
         return;
     }
@@ -348,7 +202,7 @@ static void look(struct sim *sim, struct sim_event *event)
                                 worker->hold_ms, sim->now_ns)) {
         sim_worker_report(sim, worker, worker->rank, MUSTER_REPORT_WAITING);
     }
-    push_for(sim, worker, sim_between(LOOK_MIN_MS, LOOK_MAX_MS), look, 0);
+    sim_worker_push(sim, worker, sim_between(LOOK_MIN_MS, LOOK_MAX_MS), look, 0);
 }
 
 /* The caller's thread ---------------------------------------------------------------------------
@@ -361,9 +215,10 @@ void sim_worker_report(struct sim *sim, struct sim_worker *worker, uint32_t susp
         .job = "j", .generation = worker->generation, .suspect = suspect, .kind = kind};
     memcpy(request.member, worker->member, sizeof request.member);
     worker->reporting_stall = kind == MUSTER_REPORT_WAITING;
-    start_call(sim, worker, SIM_CALLER, MUSTER_RPC_REPORT, muster_report_request_encode(&request),
-               MUSTER_REPORT_ATTEMPT_MS, worker->reporting_stall ? 1 : MUSTER_REPORT_ATTEMPTS,
-               worker->reporting_stall ? MUSTER_REPORT_ATTEMPT_MS : MUSTER_REPORT_TOTAL_MS);
+    sim_call_start(sim, worker, SIM_CALLER, MUSTER_RPC_REPORT,
+                   muster_report_request_encode(&request), MUSTER_REPORT_ATTEMPT_MS,
+                   worker->reporting_stall ? 1 : MUSTER_REPORT_ATTEMPTS,
+                   worker->reporting_stall ? MUSTER_REPORT_ATTEMPT_MS : MUSTER_REPORT_TOTAL_MS);
 }
 
 static void ask_to_join(struct sim *sim, struct sim_worker *worker)
@@ -388,13 +243,13 @@ static void ask_to_join(struct sim *sim, struct sim_worker *worker)
     request.info.address_count = 1;
     (void)snprintf(request.info.addresses[0], sizeof request.info.addresses[0],
                    "tcp://10.0.0.%u:1000", worker->index);
-    start_call(sim, worker, SIM_CALLER, MUSTER_RPC_JOIN, muster_join_request_encode(&request),
-               muster_policy_join_attempt_ms(worker->hold_ms), MUSTER_JOIN_ATTEMPTS, 0);
+    sim_call_start(sim, worker, SIM_CALLER, MUSTER_RPC_JOIN, muster_join_request_encode(&request),
+                   muster_policy_join_attempt_ms(worker->hold_ms), MUSTER_JOIN_ATTEMPTS, 0);
 }
 
 static void join_after_pause(struct sim *sim, struct sim_event *event)
 {
-    struct sim_worker *worker = worker_of(sim, event);
+    struct sim_worker *worker = sim_worker_of(sim, event);
     if (worker != NULL && worker->stage == SIM_JOINING &&
         worker->calls[SIM_CALLER].request == NULL) {
         ask_to_join(sim, worker);
@@ -415,7 +270,7 @@ static void depart(struct sim *sim, struct sim_worker *worker)
     sim_member_end(sim, worker, false);
     worker->stage = SIM_LEFT;
     for (unsigned channel = 0; channel < SIM_CHANNELS; channel++) {
-        drop_call(&worker->calls[channel]);
+        sim_call_drop(&worker->calls[channel]);
         sim_network_close(sim, worker->index, channel);
     }
     worker->alive = false;
@@ -459,8 +314,8 @@ static void conclude_join(struct sim *sim, struct sim_worker *worker, muster_sta
     } else if (worker->ended || status == MUSTER_ENDED) {
         depart(sim, worker);
     } else if (muster_policy_joins_again(status)) {
-        push_for(sim, worker, status == MUSTER_REJOIN ? sim_between(1, PAUSE_MAX_MS) : 0,
-                 join_after_pause, 0);
+        sim_worker_push(sim, worker, status == MUSTER_REJOIN ? sim_between(1, PAUSE_MAX_MS) : 0,
+                        join_after_pause, 0);
     } else {
         sim_fail(sim, "w%u cannot join: %s", worker->index, muster_rpc_code_name(code));
     }
@@ -476,7 +331,7 @@ static void join_now(struct sim *sim, struct sim_worker *worker)
 
 static void rejoin_after_pause(struct sim *sim, struct sim_event *event)
 {
-    struct sim_worker *worker = worker_of(sim, event);
+    struct sim_worker *worker = sim_worker_of(sim, event);
     if (worker != NULL && worker->stage == SIM_JOINING &&
         worker->calls[SIM_CALLER].request == NULL) {
         join_now(sim, worker);
@@ -486,7 +341,7 @@ static void rejoin_after_pause(struct sim *sim, struct sim_event *event)
 /* The caller's client may be in use by a report: then this comes again. */
 static void rejoin_later(struct sim *sim, struct sim_event *event)
 {
-    struct sim_worker *worker = worker_of(sim, event);
+    struct sim_worker *worker = sim_worker_of(sim, event);
     if (worker != NULL && worker->stage == SIM_RUNNING) {
         sim_worker_rejoin(sim, worker);
     }
@@ -495,7 +350,7 @@ static void rejoin_later(struct sim *sim, struct sim_event *event)
 void sim_worker_rejoin(struct sim *sim, struct sim_worker *worker)
 {
     if (worker->calls[SIM_CALLER].request != NULL) {
-        push_for(sim, worker, 1, rejoin_later, 0);
+        sim_worker_push(sim, worker, 1, rejoin_later, 0);
         return;
     }
     worker->failed_generations = worker->progress > 0 ? 0 : worker->failed_generations + 1;
@@ -505,8 +360,8 @@ void sim_worker_rejoin(struct sim *sim, struct sim_worker *worker)
         depart(sim, worker);
         return;
     }
-    push_for(sim, worker, muster_policy_rejoin_pause_ms(worker->failed_generations),
-             rejoin_after_pause, 0);
+    sim_worker_push(sim, worker, muster_policy_rejoin_pause_ms(worker->failed_generations),
+                    rejoin_after_pause, 0);
 }
 
 void sim_worker_leave(struct sim *sim, struct sim_worker *worker, enum muster_leave_reason reason)
@@ -517,12 +372,12 @@ void sim_worker_leave(struct sim *sim, struct sim_worker *worker, enum muster_le
     worker->stage = SIM_LEAVING;
     worker->finished = worker->finished || reason == MUSTER_LEAVE_FINISHED;
     sim->totals->finishes += reason == MUSTER_LEAVE_FINISHED;
-    start_call(sim, worker, SIM_CALLER, MUSTER_RPC_LEAVE, muster_leave_request_encode(&request),
-               MUSTER_LEAVE_TOTAL_MS, 0, MUSTER_LEAVE_TOTAL_MS);
+    sim_call_start(sim, worker, SIM_CALLER, MUSTER_RPC_LEAVE, muster_leave_request_encode(&request),
+                   MUSTER_LEAVE_TOTAL_MS, 0, MUSTER_LEAVE_TOTAL_MS);
 }
 
-static void conclude(struct sim *sim, struct sim_worker *worker, unsigned channel,
-                     muster_status status, enum muster_rpc_code code, const json_t *json)
+void sim_worker_conclude(struct sim *sim, struct sim_worker *worker, unsigned channel,
+                         muster_status status, enum muster_rpc_code code, const json_t *json)
 {
     if (worker->calls[channel].refusal) {
         if (report_refusal(sim, worker, channel)) {
@@ -565,9 +420,13 @@ void sim_worker_start(struct sim *sim, unsigned index)
                                   .highest = highest};
     (void)snprintf(worker->host, sizeof worker->host, "h%u", index % sim->plan.hosts);
     muster_random_uuid(worker->member);
+    for (unsigned channel = 0; channel < SIM_CHANNELS; channel++) {
+        struct sim_call *call = &worker->calls[channel];
+        call->at = call->server = (unsigned)sim_between(0, sim->plan.servers - 1);
+    }
     sim_trace(sim, "w%u starts", index);
     ask_to_join(sim, worker);
-    push_for(sim, worker, sim_between(LOOK_MIN_MS, LOOK_MAX_MS), look, 0);
+    sim_worker_push(sim, worker, sim_between(LOOK_MIN_MS, LOOK_MAX_MS), look, 0);
 }
 
 /* with_host: nothing resets its connections. */
@@ -579,7 +438,7 @@ void sim_worker_kill(struct sim *sim, unsigned index, bool with_host)
     for (unsigned channel = 0; channel < SIM_CHANNELS; channel++) {
         struct sim_call *call = &worker->calls[channel];
         struct sim_connection *connection = sim_connection(sim, call->connection);
-        drop_call(call);
+        sim_call_drop(call);
         if (connection != NULL && with_host) { /* the server's keepalive finds out */
             sim_push(sim, sim->now_ns + 1000 * MUSTER_KEEPALIVE_ENDS_S * (int64_t)SIM_MS,
                      (struct sim_event){.run = sim_server_closed, .a = call->connection});
