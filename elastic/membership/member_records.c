@@ -347,6 +347,7 @@ void muster_records_end_generation(struct muster_membership *membership, const c
 void muster_records_finish(struct muster_membership *membership)
 {
     HASH_CLEAR(hh, membership->by_id);
+    HASH_CLEAR(slot_hh, membership->by_slot);
     struct muster_listed_host *host;
     struct muster_listed_host *next_host;
     HASH_ITER(hh, membership->hosts, host, next_host)
