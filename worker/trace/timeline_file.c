@@ -356,6 +356,7 @@ struct part {
     enum muster_timeline_stage stage;
     uint32_t track;
     int64_t start_ns, end_ns;
+    const char *details;
 };
 
 static bool add_part(struct muster_timeline_file *file, const struct part *part,
@@ -366,9 +367,9 @@ static bool add_part(struct muster_timeline_file *file, const struct part *part,
     (void)snprintf(text, sizeof text,
                    "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%" PRIu32
                    ",\"tid\":%" PRIu32 ",\"ts\":" US_FORMAT ",\"dur\":" US_FORMAT
-                   ",\"args\":{\"bytes\":%" PRIu64 "}}",
+                   ",\"args\":{\"bytes\":%" PRIu64 "%s}}",
                    stage, stage, file->rank, part->track, US_ARGUMENTS(part->start_ns),
-                   US_ARGUMENTS(part->end_ns - part->start_ns), tensor->bytes);
+                   US_ARGUMENTS(part->end_ns - part->start_ns), tensor->bytes, part->details);
     return append_event(file, part->end_ns, text);
 }
 
@@ -409,9 +410,9 @@ bool muster_timeline_file_tensor(struct muster_timeline_file *file,
         return false;
     }
     const struct part pending = {MUSTER_TIMELINE_TENSOR_PENDING, track, tensor->submitted_ns,
-                                 tensor->ready_ns};
+                                 tensor->ready_ns, ""};
     const struct part on_wire = {MUSTER_TIMELINE_TENSOR_ON_WIRE, track, tensor->started_ns,
-                                 tensor->done_ns};
+                                 tensor->done_ns, details};
     return (tensor->ready_ns == 0 || add_part(file, &pending, tensor)) &&
            (tensor->started_ns == 0 || add_part(file, &on_wire, tensor));
 }

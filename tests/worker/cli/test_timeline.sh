@@ -26,7 +26,7 @@ span() { # stage, start, duration, bytes
     echo "]"
 } >"$folder/known"
 "$muster" timeline --json "$folder/known" >"$folder/out"
-expected="{\"file\":\"$folder/known\",\"rank\":7,\"generations\":1,\"lasted_us\":350.0,\"missing_spans\":3,\"stages\":["
+expected="{\"file\":\"$folder/known\",\"rank\":7,\"generations\":1,\"lasted_us\":350.0,\"missing_spans\":3,\"missing_tensors\":0,\"compared_operations\":0,\"last_in\":0,\"late_us\":0.0,\"stages\":["
 expected+='{"stage":"send","spans":2,"bytes":1100,"busy_us":300.0,"at_once":1.3333333333333333,"overlaps":{"reduce":0.16666666666666666}},'
 expected+='{"stage":"reduce","spans":1,"bytes":7,"busy_us":100.0,"at_once":1.0,"overlaps":{"send":0.5}}]}'
 [ "$(cat "$folder/out")" = "$expected" ] || fail "known spans: $(cat "$folder/out")"
@@ -77,6 +77,43 @@ no_picture "rank 7 has made no call" "$folder/no_svg" "$folder/known"
 no_picture "at another time" "$folder/no_svg" "$folder/tcp.1.0.json" "$folder/shm.1.1.json"
 no_picture "No such file" "$folder/no/svg" "$folder/tcp.1.0.json"
 no_picture "No space left" /dev/full "$folder/tcp.1.0.json"
+
+# Tensors: two ranks, two steps of two tensors. In the first operation rank 1 comes 30 us later, in the second
+# rank 0 comes 10 us later.
+tensors() { # rank, start of the first operation, start of the second
+    local rank=$1 sequence=0 start
+    echo "["
+    echo "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":$rank,\"tid\":0,\"args\":{\"name\":\"rank $rank\"}},"
+    for tid in 1 2; do
+        echo "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":$rank,\"tid\":$tid,\"args\":{\"name\":\"tensor-$tid\"}},"
+    done
+    for start in "$2" "$3"; do
+        sequence=$((sequence + 1))
+        for tid in 1 2; do
+            local place="\"ph\":\"X\",\"pid\":$rank,\"tid\":$tid" end=$((100 * sequence))
+            local args="\"args\":{\"bytes\":40,\"context\":3,\"sequence\":$sequence,\"fused\":2}"
+            echo "{\"name\":\"tensor-$tid\",\"cat\":\"tensor\",$place,\"ts\":$((start - 5 * tid)).000,\"dur\":$((end - start + 5 * tid)).000,$args},"
+            echo "{\"name\":\"tensor on wire\",\"cat\":\"tensor on wire\",$place,\"ts\":$start.000,\"dur\":$((end - start)).000,$args},"
+        done
+    done
+    echo '{"name":"missing","ph":"i","s":"p","pid":7,"tid":0,"ts":1.000,"args":{"tensors":8}}'
+    echo "]"
+}
+tensors 0 50 150 >"$folder/one"
+tensors 1 80 140 >"$folder/other"
+"$muster" timeline "$folder/one" "$folder/other" --svg "$folder/svg" --step >"$folder/out"
+grep -q '^8 tensors are missing: ' "$folder/out" || fail "missing tensors: $(cat "$folder/out")"
+[ "$(grep '^last to come' "$folder/out" | cut -d, -f1-2 | xargs)" = \
+    "last to come to 1 of 2 operations with tensors, 10.0 us after the first rank (median) last to come to 1 of 2 operations with tensors, 30.0 us after the first rank (median)" ] ||
+    fail "who came last: $(cat "$folder/out")"
+grep -q '>A step of 80 bytes: 70.0 us<' "$folder/svg" || fail "the step: $(cat "$folder/svg")"
+[ "$(grep -c 'class="span s1[13]"' "$folder/svg")" = 8 ] || fail "the boxes of the step: $(cat "$folder/svg")"
+[ "$(grep -c '>tensor-[12]<' "$folder/svg")" = 4 ] || fail "the lines of the step: $(cat "$folder/svg")"
+! command -v xmllint >/dev/null || xmllint --noout "$folder/svg" || fail "the picture of a step is not XML"
+no_picture "rank 7 has no tensors" "$folder/no_svg" --step "$folder/known"
+status=0
+"$muster" timeline --step "$folder/one" >"$folder/out" 2>"$folder/errors" || status=$?
+[ "$status" = 2 ] || fail "--step without --svg: $status"
 
 # A job records because of its environment; an allreduce has its name and algorithm.
 MUSTER_TIMELINE=$folder/job "$muster" run -n 2 -- "$MUSTER_BIN/hello_allreduce" >"$folder/out" 2>&1 ||

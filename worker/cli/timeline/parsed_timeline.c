@@ -80,9 +80,13 @@ static muster_status parse_span(struct muster_parsed_timeline *timeline, const j
     double lasted_us = 0;
     json_int_t bytes = 0;
     json_int_t track = 0;
-    if (json_unpack((json_t *)event, "{s:s, s:F, s:F, s:I, s:{s:I}}", "cat", &category, "ts",
-                    &at_us, "dur", &lasted_us, "tid", &track, "args", "bytes", &bytes) != 0 ||
-        !is_time(at_us) || !is_time(lasted_us) || bytes < 0 || !is_number(track)) {
+    json_int_t context = 0;
+    json_int_t sequence = 0;
+    if (json_unpack((json_t *)event, "{s:s, s:F, s:F, s:I, s:{s:I, s?I, s?I}}", "cat", &category,
+                    "ts", &at_us, "dur", &lasted_us, "tid", &track, "args", "bytes", &bytes,
+                    "context", &context, "sequence", &sequence) != 0 ||
+        !is_time(at_us) || !is_time(lasted_us) || bytes < 0 || !is_number(track) ||
+        !is_number(context) || sequence < 0) {
         return MUSTER_INVALID;
     }
     int64_t start_ns = llround(at_us * 1000);
@@ -90,6 +94,8 @@ static muster_status parse_span(struct muster_parsed_timeline *timeline, const j
     const struct muster_parsed_event span = {.span = {start_ns, end_ns},
                                              .bytes = (uint64_t)bytes,
                                              .track = (uint32_t)track,
+                                             .context = (uint32_t)context,
+                                             .sequence = (uint64_t)sequence,
                                              .stage = find_stage(category)};
     if (span.stage == MUSTER_TIMELINE_STAGES) {
         return MUSTER_INVALID;
@@ -134,6 +140,8 @@ static muster_status parse_mark(struct muster_parsed_timeline *timeline, const j
     const json_t *arguments = json_object_get(event, "args");
     timeline->generations += json_object_get(arguments, "generation") != NULL;
     timeline->missing_spans += (uint64_t)json_integer_value(json_object_get(arguments, "spans"));
+    timeline->missing_tensors +=
+        (uint64_t)json_integer_value(json_object_get(arguments, "tensors"));
     return MUSTER_OK;
 }
 

@@ -24,6 +24,8 @@ struct muster_parsed_event {
     struct muster_parsed_interval span;
     uint64_t bytes;
     uint32_t track; /* the number of the track that it is shown on */
+    uint32_t context;
+    uint64_t sequence; /* of the operation, in its context; 0: none */
     enum muster_timeline_stage stage;
 };
 
@@ -46,6 +48,7 @@ struct muster_parsed_timeline {
     uint32_t rank; /* of the member in its first generation */
     uint64_t generations;
     uint64_t missing_spans;   /* spans that were not recorded, because there were too many */
+    uint64_t missing_tensors; /* the same of tensors */
     int64_t start_ns, end_ns; /* of all spans */
     struct muster_parsed_stage stages[MUSTER_TIMELINE_STAGES];
     struct muster_parsed_event *events; /* [event_count], in the order of the file */
@@ -64,10 +67,30 @@ void muster_parsed_timeline_finish(struct muster_parsed_timeline *timeline);
 double muster_parsed_overlap(const struct muster_parsed_stage *one,
                              const struct muster_parsed_stage *other);
 
-/* timeline_svg.c: draws the spans of all timelines during one call, the last of the largest calls
- * of the first timeline. MUSTER_INVALID: a timeline has no call; the calls of the others were at
- * another time (the clocks of two hosts differ); there are too many spans. */
-MUSTER_CHECKED muster_status muster_timeline_write_svg(
-    const char *path, const struct muster_parsed_timeline *timelines, size_t count);
+/* lateness.c: how late each rank was in the operations that carried tensors. No rank ends one
+ * before all have begun it: who has it on the wire for the shortest time has come last. So clocks
+ * of different hosts need not agree. */
+struct muster_timeline_lateness {
+    size_t operations; /* that are in all timelines */
+    size_t last;       /* those of them to which this rank has come last */
+    double late_us;    /* the median of them: how long the first rank has waited */
+};
+/* ret_lateness: [count] as the timelines. MUSTER_FATAL: no memory. */
+MUSTER_CHECKED muster_status muster_timeline_compare(const struct muster_parsed_timeline *timelines,
+                                                     size_t count,
+                                                     struct muster_timeline_lateness *ret_lateness);
+
+/* What a picture shows. */
+enum muster_timeline_subject {
+    MUSTER_TIMELINE_LARGEST_CALL, /* the last of the largest calls of the first timeline */
+    MUSTER_TIMELINE_LAST_STEP,    /* the last submissions of all tensors of the first timeline */
+};
+
+/* timeline_svg.c: draws the spans of all timelines during a call or a step. MUSTER_INVALID: a
+ * timeline has no call, or no tensor; those of the others were at another time (the clocks of two
+ * hosts differ); there are too many spans. */
+MUSTER_CHECKED muster_status
+muster_timeline_write_svg(const char *path, enum muster_timeline_subject subject,
+                          const struct muster_parsed_timeline *timelines, size_t count);
 
 #endif

@@ -1,5 +1,6 @@
 /* `muster timeline`: how long each stage of work was busy in a timeline, and which stages
  * overlapped. */
+#include "worker/base/cleanup.h"
 #include "worker/cli/cli.h"
 #include "worker/cli/print.h"
 #include "worker/cli/timeline/parsed_timeline.h"
@@ -12,10 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_JSON = 256, KEY_SVG, NAME_WIDTH = 15 }; /* of the longest name of a stage */
+enum { KEY_JSON = 256, KEY_SVG, KEY_STEP, NAME_WIDTH = 15 }; /* of the longest name of a stage */
 
 struct timeline_options {
     bool json;
+    bool step;
     char *svg;    /* or NULL */
     char **files; /* [count] */
     int count;
@@ -28,6 +30,8 @@ static const char doc[] =
     "A stage is busy while at least one of its spans is in progress; \"at once\" is how many spans "
     "were in progress on average during that time. Each column after it belongs to another stage: "
     "the share of the row's busy time in which that stage was busy too.\n"
+    "Given the files of several members, it also says how late each of them was in the operations "
+    "that carried named tensors.\n"
     "https://ui.perfetto.dev and chrome://tracing draw the same files.\n"
     "\n"
     "Example:\n"
@@ -39,6 +43,8 @@ static const struct argp_option argp_options[] = {
      "Draw the last of the largest calls, with the spans of all members whose files are given; "
      "they must be of one host and job",
      0},
+    {"step", KEY_STEP, NULL, 0,
+     "Draw the last step of a program that submits named tensors, instead of a call", 0},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object for each file", 0},
     {0},
 };
@@ -52,6 +58,14 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_SVG:
         options->svg = argument;
+        return 0;
+    case KEY_STEP:
+        options->step = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (options->step && options->svg == NULL) {
+            argp_error(state, "--step is what --svg draws");
+        }
         return 0;
     case ARGP_KEY_ARGS:
         options->files = state->argv + state->next;
@@ -97,7 +111,8 @@ static void print_row(const struct muster_parsed_timeline *timeline, int row)
     (void)printf("\n");
 }
 
-static void print_text(const char *path, const struct muster_parsed_timeline *timeline)
+static void print_text(const char *path, const struct muster_parsed_timeline *timeline,
+                       const struct muster_timeline_lateness *lateness)
 {
     (void)printf("%s: rank %" PRIu32 ", %" PRIu64 " calls in %.3f ms\n", path, timeline->rank,
                  timeline->stages[MUSTER_TIMELINE_CALL].spans,
@@ -119,6 +134,16 @@ static void print_text(const char *path, const struct muster_parsed_timeline *ti
         (void)printf("%" PRIu64 " spans are missing: too many were recorded at once\n",
                      timeline->missing_spans);
     }
+    if (timeline->missing_tensors > 0) {
+        (void)printf("%" PRIu64 " tensors are missing: too many were submitted at once\n",
+                     timeline->missing_tensors);
+    }
+    if (lateness->operations > 0) {
+        (void)printf(
+            "last to come to %zu of %zu operations with tensors, %.1f us after the first "
+            "rank (median)\n",
+            lateness->last, lateness->operations, lateness->late_us);
+    }
 }
 
 /* JSON ---------------------------------------------------------------------------------------- */
@@ -138,7 +163,8 @@ static json_t *stage_json(const struct muster_parsed_timeline *timeline, int row
                      (double)stage->busy_ns / 1e3, "at_once", at_once(stage), "overlaps", overlaps);
 }
 
-static muster_status print_json(const char *path, const struct muster_parsed_timeline *timeline)
+static muster_status print_json(const char *path, const struct muster_parsed_timeline *timeline,
+                                const struct muster_timeline_lateness *lateness)
 {
     json_t *stages = json_array();
     for (int i = 0; i < MUSTER_TIMELINE_STAGES; i++) {
@@ -147,14 +173,38 @@ static muster_status print_json(const char *path, const struct muster_parsed_tim
         }
     }
     json_t *json =
-        json_pack("{s:s, s:I, s:I, s:f, s:I, s:o}", "file", path, "rank",
+        json_pack("{s:s, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f, s:o}", "file", path, "rank",
                   (json_int_t)timeline->rank, "generations", (json_int_t)timeline->generations,
                   "lasted_us", (double)(timeline->end_ns - timeline->start_ns) / 1e3,
-                  "missing_spans", (json_int_t)timeline->missing_spans, "stages", stages);
+                  "missing_spans", (json_int_t)timeline->missing_spans, "missing_tensors",
+                  (json_int_t)timeline->missing_tensors, "compared_operations",
+                  (json_int_t)lateness->operations, "last_in", (json_int_t)lateness->last,
+                  "late_us", lateness->late_us, "stages", stages);
     return muster_cli_print_json(json, MUSTER_CLI_ALL_DIGITS);
 }
 
 /* The command ---------------------------------------------------------------------------------- */
+
+static muster_status print(const struct timeline_options *options,
+                           const struct muster_parsed_timeline *timelines)
+{
+    size_t count = (size_t)options->count;
+    AUTO_FREE struct muster_timeline_lateness *lateness = calloc(count, sizeof *lateness);
+    if (lateness == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    if (count > 1) {
+        TRY(muster_timeline_compare(timelines, count, lateness));
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (options->json) {
+            TRY(print_json(options->files[i], &timelines[i], &lateness[i]));
+        } else {
+            print_text(options->files[i], &timelines[i], &lateness[i]);
+        }
+    }
+    return muster_cli_flush();
+}
 
 static muster_status report(const struct timeline_options *options,
                             struct muster_parsed_timeline *timelines)
@@ -164,16 +214,11 @@ static muster_status report(const struct timeline_options *options,
         TRY(muster_parsed_timeline_init(options->files[i], &timelines[i]));
     }
     if (options->svg != NULL) {
-        TRY(muster_timeline_write_svg(options->svg, timelines, count));
+        TRY(muster_timeline_write_svg(
+            options->svg, options->step ? MUSTER_TIMELINE_LAST_STEP : MUSTER_TIMELINE_LARGEST_CALL,
+            timelines, count));
     }
-    for (size_t i = 0; i < count; i++) {
-        if (options->json) {
-            TRY(print_json(options->files[i], &timelines[i]));
-        } else {
-            print_text(options->files[i], &timelines[i]);
-        }
-    }
-    return muster_cli_flush();
+    return print(options, timelines);
 }
 
 int muster_cli_timeline(int argc, char **argv)

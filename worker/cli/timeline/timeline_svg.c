@@ -1,5 +1,5 @@
-/* muster timeline --svg: the spans of all members during one call, a line for each stage and
- * peer. */
+/* muster timeline --svg: the spans of all members during one call, a line for each stage and peer;
+ * or during a step, a line for each named tensor. */
 #include "worker/cli/svg.h"
 #include "worker/cli/timeline/parsed_timeline.h"
 
@@ -23,15 +23,18 @@ static const char style_sheet[] =
     ".span{fill-opacity:.8;stroke:#fff;stroke-width:.4}\n"
     ".s0{fill:#8c6d46}.s1{fill:#b3589a}.s2{fill:#0072b2}.s3{fill:#3a9bd0}.s4{fill:#a67c00}\n"
     ".s5{fill:#009e73}.s6{fill:#66c2a5}.s7{fill:#d55e00}.s8{fill:#777}.s9{fill:#c9a227}\n"
-    ".s10{fill:#b3589a}\n";
+    ".s10{fill:#b3589a}.s11{fill:#ccc}.s12{fill:#c9a227}.s13{fill:#0072b2}\n"
+    ".now{stroke:#d55e00;stroke-width:1.5;stroke-dasharray:4 3}\n";
 
 static const char dark_style_sheet[] = ".span{stroke:#0d1117}\n";
 
 struct timeline_picture {
     const struct muster_parsed_timeline *timelines; /* [count] */
     size_t count;
-    uint64_t call_bytes;                  /* of the first member's call */
+    enum muster_timeline_subject subject;
+    uint64_t bytes;                       /* of the first member's call, or step */
     struct muster_parsed_interval window; /* the time that is drawn */
+    int64_t submitted_ns;                 /* when the first member's last tensor was; or 0 */
     FILE *out;
     int height;
 };
@@ -57,22 +60,77 @@ static bool overlaps(const struct muster_parsed_interval *span,
     return span->start_ns < window->end_ns && span->end_ns > window->start_ns;
 }
 
+/* What a member shows: a call, or a step. */
+struct shown {
+    struct muster_parsed_interval span;
+    uint64_t bytes;
+    int64_t submitted_ns;
+};
+
+/* The last submissions of all tensors: from the end back to a tensor that comes once more. Events
+ * are in the order in which they ended. */
+static bool find_step(const struct muster_parsed_timeline *timeline, struct shown *ret_shown)
+{
+    struct shown shown = {.bytes = 0};
+    size_t last = timeline->event_count;
+    for (size_t i = timeline->event_count; i-- > 0;) {
+        const struct muster_parsed_event *event = &timeline->events[i];
+        if (event->stage != MUSTER_TIMELINE_TENSOR) {
+            continue;
+        }
+        for (size_t j = i + 1; j < last; j++) {
+            if (timeline->events[j].track == event->track &&
+                timeline->events[j].stage == MUSTER_TIMELINE_TENSOR) {
+                *ret_shown = shown;
+                return true;
+            }
+        }
+        bool first = shown.span.end_ns == 0;
+        int64_t start_ns = event->span.start_ns;
+        shown.bytes += event->bytes;
+        shown.span.start_ns =
+            first || start_ns < shown.span.start_ns ? start_ns : shown.span.start_ns;
+        shown.span.end_ns = first || event->span.end_ns > shown.span.end_ns ? event->span.end_ns
+                                                                            : shown.span.end_ns;
+        shown.submitted_ns = start_ns > shown.submitted_ns ? start_ns : shown.submitted_ns;
+    }
+    *ret_shown = shown;
+    return shown.span.end_ns != 0;
+}
+
+static muster_status find_shown(const struct timeline_picture *picture, size_t index,
+                                struct shown *ret_shown)
+{
+    const struct muster_parsed_timeline *timeline = &picture->timelines[index];
+    if (picture->subject == MUSTER_TIMELINE_LAST_STEP) {
+        return find_step(timeline, ret_shown)
+                   ? MUSTER_OK
+                   : muster_error_set(MUSTER_INVALID, "rank %" PRIu32 " has no tensors",
+                                      timeline->rank);
+    }
+    const struct muster_parsed_event *call = find_call(timeline);
+    if (call == NULL) {
+        return muster_error_set(MUSTER_INVALID, "rank %" PRIu32 " has made no call",
+                                timeline->rank);
+    }
+    *ret_shown = (struct shown){.span = call->span, .bytes = call->bytes};
+    return MUSTER_OK;
+}
+
 /* The window runs from the first start to the last end of the members' largest calls. A call that
  * does not overlap the window of the members before it belongs to another host or job, because the
  * calls of one collective overlap. */
 static muster_status choose_window(struct timeline_picture *picture)
 {
     for (size_t i = 0; i < picture->count; i++) {
-        const struct muster_parsed_event *call = find_call(&picture->timelines[i]);
-        if (call == NULL) {
-            return muster_error_set(MUSTER_INVALID, "rank %" PRIu32 " has made no call",
-                                    picture->timelines[i].rank);
-        }
+        struct shown shown = {.bytes = 0};
+        TRY(find_shown(picture, i, &shown));
         struct muster_parsed_interval *window = &picture->window;
         if (i == 0) {
-            picture->call_bytes = call->bytes;
-            *window = call->span;
-        } else if (!overlaps(&call->span, window)) {
+            picture->bytes = shown.bytes;
+            picture->submitted_ns = shown.submitted_ns;
+            *window = shown.span;
+        } else if (!overlaps(&shown.span, window)) {
             return muster_error_set(MUSTER_INVALID,
                                     "the calls of rank %" PRIu32
                                     " were at another time than those of rank %" PRIu32
@@ -80,8 +138,8 @@ static muster_status choose_window(struct timeline_picture *picture)
                                     picture->timelines[i].rank, picture->timelines[0].rank);
         }
         window->start_ns =
-            call->span.start_ns < window->start_ns ? call->span.start_ns : window->start_ns;
-        window->end_ns = call->span.end_ns > window->end_ns ? call->span.end_ns : window->end_ns;
+            shown.span.start_ns < window->start_ns ? shown.span.start_ns : window->start_ns;
+        window->end_ns = shown.span.end_ns > window->end_ns ? shown.span.end_ns : window->end_ns;
     }
     if (picture->window.end_ns == picture->window.start_ns) {
         picture->window.end_ns++; /* an axis needs a length */
@@ -89,12 +147,22 @@ static muster_status choose_window(struct timeline_picture *picture)
     return MUSTER_OK;
 }
 
+/* A step is drawn without messages: these have pictures of their own. */
+static bool is_drawn(const struct timeline_picture *picture,
+                     const struct muster_parsed_event *event)
+{
+    bool tensor = event->stage == MUSTER_TIMELINE_TENSOR ||
+                  event->stage == MUSTER_TIMELINE_TENSOR_PENDING ||
+                  event->stage == MUSTER_TIMELINE_TENSOR_ON_WIRE;
+    return tensor == (picture->subject == MUSTER_TIMELINE_LAST_STEP) &&
+           overlaps(&event->span, &picture->window);
+}
+
 static bool has_spans(const struct timeline_picture *picture,
                       const struct muster_parsed_timeline *timeline, uint32_t track)
 {
     for (size_t i = 0; i < timeline->event_count; i++) {
-        if (timeline->events[i].track == track &&
-            overlaps(&timeline->events[i].span, &picture->window)) {
+        if (timeline->events[i].track == track && is_drawn(picture, &timeline->events[i])) {
             return true;
         }
     }
@@ -107,7 +175,7 @@ static muster_status count_spans(const struct timeline_picture *picture)
     for (size_t i = 0; i < picture->count; i++) {
         const struct muster_parsed_timeline *timeline = &picture->timelines[i];
         for (size_t j = 0; j < timeline->event_count; j++) {
-            count += overlaps(&timeline->events[j].span, &picture->window);
+            count += is_drawn(picture, &timeline->events[j]);
         }
     }
     return count <= DRAWN_MAX
@@ -153,7 +221,7 @@ static void draw_track(const struct timeline_picture *picture,
     muster_svg_text(picture->out, LEFT - 8, top + BOX_HEIGHT - 3, "right", track->name);
     for (size_t i = 0; i < timeline->event_count; i++) {
         const struct muster_parsed_event *event = &timeline->events[i];
-        if (event->track == track->number && overlaps(&event->span, &picture->window)) {
+        if (event->track == track->number && is_drawn(picture, event)) {
             draw_span(picture, event, top);
         }
     }
@@ -202,6 +270,19 @@ static void draw_times(const struct timeline_picture *picture)
     }
 }
 
+/* Tensors that are on the wire left of this line are summed behind the backward pass. */
+static void draw_last_submission(const struct timeline_picture *picture)
+{
+    if (picture->submitted_ns == 0) {
+        return;
+    }
+    double x = place(picture, picture->submitted_ns);
+    (void)fprintf(picture->out, "<path class=\"now\" d=\"M%.1f %dV%d\"/>\n", x, TOP - 8,
+                  picture->height - GAP);
+    muster_svg_text(picture->out, x, picture->height - 2, "middle",
+                    "the first rank's last tensor is submitted");
+}
+
 /* Prints the whole document: first what it shows is chosen and counted, because the height of the
  * picture follows from that. */
 static muster_status draw(FILE *out, const void *argument)
@@ -217,10 +298,12 @@ static muster_status draw(FILE *out, const void *argument)
                                                  .dark_style = dark_style_sheet};
     muster_svg_begin(out, &document);
     char title[96];
-    (void)snprintf(title, sizeof title, "A call of %" PRIu64 " bytes: %.1f us", picture.call_bytes,
+    (void)snprintf(title, sizeof title, "A %s of %" PRIu64 " bytes: %.1f us",
+                   picture.subject == MUSTER_TIMELINE_LAST_STEP ? "step" : "call", picture.bytes,
                    us(picture.window.end_ns - picture.window.start_ns));
     muster_svg_text(out, 16, 30, "title", title);
     draw_times(&picture);
+    draw_last_submission(&picture);
     int top = TOP;
     for (size_t i = 0; i < picture.count; i++) {
         top = draw_member(&picture, &picture.timelines[i], top);
@@ -229,10 +312,11 @@ static muster_status draw(FILE *out, const void *argument)
     return MUSTER_OK;
 }
 
-muster_status muster_timeline_write_svg(const char *path,
+muster_status muster_timeline_write_svg(const char *path, enum muster_timeline_subject subject,
                                         const struct muster_parsed_timeline *timelines,
                                         size_t count)
 {
-    const struct timeline_picture picture = {.timelines = timelines, .count = count};
+    const struct timeline_picture picture = {
+        .timelines = timelines, .count = count, .subject = subject};
     return muster_svg_write(path, draw, &picture);
 }
