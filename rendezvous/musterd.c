@@ -98,7 +98,10 @@ static muster_status start_service(const struct muster_musterd_options *options,
                                    struct musterd *musterd)
 {
     struct muster_service_config config = options->service;
-    TRY(muster_store_open(options->store, &musterd->store));
+    const struct muster_call_files files = {.authority = options->etcd_authority,
+                                            .certificate = options->etcd_certificate,
+                                            .key = options->etcd_key};
+    TRY(muster_store_open(options->store, &files, &musterd->store));
     if (musterd->store->shared != NULL) {
         TRY(find_url(options, listen_fd, musterd->url));
         config.url = musterd->url;
@@ -121,9 +124,9 @@ static muster_status start(const struct muster_musterd_options *options, struct 
     }
     TRY(start_service(options, listen_fd, musterd));
     TRY(muster_horovod_create(NULL, &musterd->horovod));
-    const struct muster_forward_files forward = {.authority = options->client_authority,
-                                                 .certificate = options->certificate,
-                                                 .key = options->key};
+    const struct muster_call_files forward = {.authority = options->client_authority,
+                                              .certificate = options->certificate,
+                                              .key = options->key};
     const struct muster_http_config config = {
         .listen_fd = listen_fd,
         .access = musterd->access,

@@ -35,6 +35,9 @@ enum {
     KEY_LOG,
     KEY_LOG_FORMAT,
     KEY_ADVERTISE,
+    KEY_ETCD_AUTHORITY,
+    KEY_ETCD_CERTIFICATE,
+    KEY_ETCD_KEY,
     KEY_SERVER_LEASE,
 };
 
@@ -56,6 +59,13 @@ static const struct argp_option rows[] = {
      "With etcd: http://HOST:PORT or https://HOST:PORT where workers and other servers reach this "
      "one [default: where it listens]",
      1},
+    {"etcd-authority", KEY_ETCD_AUTHORITY, "FILE", 0,
+     "Call etcd by https, and only members whose certificate is of one of these authorities, a PEM "
+     "file",
+     1},
+    {"etcd-certificate", KEY_ETCD_CERTIFICATE, "FILE", 0,
+     "The certificate that etcd is shown, a PEM file", 1},
+    {"etcd-key", KEY_ETCD_KEY, "FILE", 0, "Its key, a PEM file", 1},
     {"port-file", KEY_PORT_FILE, "FILE", 0, "Write the port into this file once the server listens",
      1},
     {"tokens", KEY_TOKENS, "FILE", 0,
@@ -169,6 +179,15 @@ static error_t set_option(int key, char *text, struct argp_state *state)
     case KEY_ADVERTISE:
         options->advertise = text;
         return 0;
+    case KEY_ETCD_AUTHORITY:
+        options->etcd_authority = text;
+        return 0;
+    case KEY_ETCD_CERTIFICATE:
+        options->etcd_certificate = text;
+        return 0;
+    case KEY_ETCD_KEY:
+        options->etcd_key = text;
+        return 0;
     case KEY_PORT_FILE:
         options->port_file = text;
         return 0;
@@ -267,6 +286,17 @@ static void refuse_half_tls(struct argp_state *state, const struct muster_muster
     if ((options->certificate == NULL) != (options->key == NULL)) {
         argp_error(state, "--certificate and --key are given both or not at all, and only --%s is",
                    options->key != NULL ? "key" : "certificate");
+    }
+    if ((options->etcd_certificate == NULL) != (options->etcd_key == NULL)) {
+        argp_error(state,
+                   "--etcd-certificate and --etcd-key are given both or not at all, and only "
+                   "--etcd-%s is",
+                   options->etcd_key != NULL ? "key" : "certificate");
+    }
+    if (options->etcd_certificate != NULL && options->etcd_authority == NULL) {
+        argp_error(state,
+                   "--etcd-certificate needs --etcd-authority, too: it is shown to members "
+                   "of the cluster that are called by https only");
     }
     if (options->client_authority != NULL && options->certificate == NULL) {
         argp_error(state,

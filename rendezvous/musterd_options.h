@@ -11,6 +11,7 @@ struct muster_musterd_options {
     const char *port_file;                            /* NULL: none */
     const char *tokens;                               /* a file; NULL: none */
     const char *certificate, *key, *client_authority; /* files; NULL: none */
+    const char *etcd_authority, *etcd_certificate, *etcd_key; /* files; NULL: none */
     bool only_server; /* that its workers ever know: a new store does not wait out the second */
     bool insecure;    /* off loopback, too, without tokens and without TLS */
     const char *log;  /* NULL: MUSTER_LOG, or "warn" */

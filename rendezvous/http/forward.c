@@ -1,9 +1,9 @@
 /* The thread that forwards requests, by libcurl. */
 #include "rendezvous/http/forward.h"
 
+#include "rendezvous/calls/outgoing.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
-#include "worker/base/keepalive.h"
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
 
@@ -24,8 +24,7 @@ struct forward {
     char *owner; /* owned */
     CURL *easy;  /* of the thread, once it has begun */
     struct curl_slist *headers;
-    char *response; /* owned */
-    size_t size, capacity;
+    struct muster_outgoing_body response;
     bool begun, canceled; /* canceled: under the lock */
     char problem[CURL_ERROR_SIZE];
 };
@@ -42,35 +41,6 @@ struct muster_forwards {
 };
 
 /* One request ---------------------------------------------------------------------------------- */
-
-static size_t append_response(char *data, size_t size, size_t count, void *user)
-{
-    struct forward *forward = user;
-    size_t added = size * count;
-    if (added > MUSTER_RESPONSE_MAX_BYTES - forward->size) {
-        return 0;
-    }
-    if (forward->size + added > forward->capacity) {
-        size_t capacity = 2 * (forward->size + added);
-        char *grown = realloc(forward->response, capacity);
-        if (grown == NULL) {
-            return 0;
-        }
-        forward->response = grown;
-        forward->capacity = capacity;
-    }
-    memcpy(forward->response + forward->size, data, added);
-    forward->size += added;
-    return added;
-}
-
-static int set_keepalive(void *user, curl_socket_t fd, curlsocktype purpose)
-{
-    (void)user;
-    (void)purpose;
-    (void)muster_keepalive_set(fd);
-    return CURL_SOCKOPT_OK;
-}
 
 static bool add_header(struct forward *forward, const char *name, const char *value)
 {
@@ -98,15 +68,6 @@ static bool add_headers(struct forward *forward, const struct muster_forward_req
                       request->timeout_ms != UINT32_MAX ? timeout : NULL);
 }
 
-static bool use_files(const struct muster_forwards *forwards, CURL *easy)
-{
-    return (forwards->authority == NULL ||
-            curl_easy_setopt(easy, CURLOPT_CAINFO, forwards->authority) == CURLE_OK) &&
-           (forwards->certificate == NULL ||
-            (curl_easy_setopt(easy, CURLOPT_SSLCERT, forwards->certificate) == CURLE_OK &&
-             curl_easy_setopt(easy, CURLOPT_SSLKEY, forwards->key) == CURLE_OK));
-}
-
 static bool configure(const struct muster_forwards *forwards, struct forward *forward,
                       const struct muster_forward_request *request)
 {
@@ -115,24 +76,26 @@ static bool configure(const struct muster_forwards *forwards, struct forward *fo
     (void)snprintf(url, sizeof url, "%s/muster.v1.Rendezvous/%s", request->owner,
                    muster_rpc_method_name(request->method));
     long size = (long)request->size_bytes;
-    return curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)MUSTER_FORWARD_CONNECT_MS) ==
-               CURLE_OK &&
+    const struct muster_call_files files = {.authority = forwards->authority,
+                                            .certificate = forwards->certificate,
+                                            .key = forwards->key};
+    const struct muster_outgoing_settings settings = {
+        .protocols = "http,https",
+        .files = &files,
+        .headers = forward->headers,
+        .problem = forward->problem,
+        .connect_ms = MUSTER_FORWARD_CONNECT_MS,
+    };
+    forward->response.max_bytes = MUSTER_RESPONSE_MAX_BYTES;
+    return muster_outgoing_configure(easy, &settings) &&
+           curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)MUSTER_FORWARD_MAX_MS) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE, size) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, size > 0 ? request->body : "") ==
                CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_HTTPHEADER, forward->headers) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, forward->problem) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, set_keepalive) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, append_response) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_WRITEDATA, forward) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_PRIVATE, forward) == CURLE_OK &&
-           use_files(forwards, easy);
+           curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, muster_outgoing_append) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_WRITEDATA, &forward->response) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_PRIVATE, forward) == CURLE_OK;
 }
 
 static void destroy(struct forward *forward)
@@ -141,7 +104,7 @@ static void destroy(struct forward *forward)
         curl_easy_cleanup(forward->easy);
         curl_slist_free_all(forward->headers);
         free(forward->owner);
-        free(forward->response);
+        free(forward->response.text);
         free(forward);
     }
 }
@@ -181,8 +144,8 @@ static struct muster_rpc_response read_response(struct forward *forward)
     (void)curl_easy_getinfo(forward->easy, CURLINFO_RESPONSE_CODE, &http);
     if (http != 200) {
         json_t *json = NULL;
-        if (muster_json_parse(forward->response != NULL ? forward->response : "", forward->size,
-                              &json) != MUSTER_OK) {
+        if (muster_json_parse(forward->response.text != NULL ? forward->response.text : "",
+                              forward->response.size, &json) != MUSTER_OK) {
             return refuse(forward, "what it sends is not from a musterd");
         }
         muster_status status = muster_rpc_error_decode(json, &error);
@@ -191,9 +154,9 @@ static struct muster_rpc_response read_response(struct forward *forward)
             return refuse(forward, "what it sends is not from a musterd");
         }
     }
-    struct muster_rpc_response response = {
-        .code = error.code, .body = forward->response, .size_bytes = forward->size};
-    forward->response = NULL;
+    struct muster_rpc_response response = {.code = error.code,
+                                           .body = TAKE(forward->response.text),
+                                           .size_bytes = forward->response.size};
     response.owner = TAKE(forward->owner);
     return response;
 }
@@ -337,7 +300,7 @@ static char *copy(const char *text, bool *failed)
     return copied;
 }
 
-muster_status muster_forwards_create(const struct muster_forward_files *files,
+muster_status muster_forwards_create(const struct muster_call_files *files,
                                      struct muster_forwards **ret_forwards)
 {
     struct muster_forwards *forwards = calloc(1, sizeof *forwards);

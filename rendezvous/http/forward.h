@@ -8,6 +8,7 @@
 #ifndef MUSTER_RENDEZVOUS_HTTP_FORWARD_H
 #define MUSTER_RENDEZVOUS_HTTP_FORWARD_H
 
+#include "rendezvous/calls/call_files.h"
 #include "rendezvous/service/held_requests.h"
 
 /* The header of a request that a server has forwarded. */
@@ -21,12 +22,8 @@ enum {
 
 struct muster_forwards;
 
-/* How this server shows itself to other servers with https, as PEM files; each may be NULL. */
-struct muster_forward_files {
-    const char *authority, *certificate, *key;
-};
-
-MUSTER_CHECKED muster_status muster_forwards_create(const struct muster_forward_files *files,
+/* files: how this server shows itself to other servers with https. */
+MUSTER_CHECKED muster_status muster_forwards_create(const struct muster_call_files *files,
                                                     struct muster_forwards **ret_forwards);
 /* Ends all that are on their way with `unavailable`; later ones, too. */
 void muster_forwards_stop(struct muster_forwards *forwards);

@@ -23,7 +23,7 @@ enum {
 struct muster_horovod;
 
 struct muster_access;
-struct muster_forward_files;
+struct muster_call_files;
 struct muster_https;
 
 struct muster_http_config {
@@ -31,9 +31,9 @@ struct muster_http_config {
     struct muster_access *access; /* borrowed until stop; NULL: everybody is let in */
     struct muster_https *https;   /* borrowed until stop; NULL: plain HTTP */
     uint32_t transfer_timeout_ms;
-    uint32_t connections_max;                   /* 0: as many as the process may open */
-    uint32_t connections_per_address;           /* 0: admission.h has the default */
-    const struct muster_forward_files *forward; /* NULL: jobs are on no other server */
+    uint32_t connections_max;                /* 0: as many as the process may open */
+    uint32_t connections_per_address;        /* 0: admission.h has the default */
+    const struct muster_call_files *forward; /* NULL: jobs are on no other server */
     struct muster_horovod *horovod; /* borrowed until stop; NULL: its paths are not served */
 };
 

@@ -80,6 +80,7 @@ bool muster_damaged_jobs_end(struct muster_rpc_call *call, const char *name)
     if (may_end(call, damaged) &&
         !muster_rpc_call_failed(call, service->store->ops->remove(service->store, name))) {
         call->written = muster_commits_ticket(&service->commits);
+        call->claim = 0; /* which goes with the job; the response is about none */
         call->response = muster_rpc_response_json(json_object());
         muster_log(MUSTER_LOG_WARN, "job=%s was damaged and is removed: ended on request", name);
         HASH_DEL(service->damaged, damaged);

@@ -8,6 +8,7 @@
 #ifndef MUSTER_RENDEZVOUS_STORE_STORE_H
 #define MUSTER_RENDEZVOUS_STORE_STORE_H
 
+#include "rendezvous/calls/call_files.h"
 #include "worker/base/status.h"
 
 #include <stdbool.h>
@@ -184,8 +185,10 @@ struct muster_store {
 };
 
 /* Opens the store that a place names (musterd's --store): "memory", "etcd://...", or the path of a
- * SQLite file. */
-MUSTER_CHECKED muster_status muster_store_open(const char *place, struct muster_store **ret_store);
+ * SQLite file. files: for the connections to etcd. */
+MUSTER_CHECKED muster_status muster_store_open(const char *place,
+                                               const struct muster_call_files *files,
+                                               struct muster_store **ret_store);
 
 /* Stores nothing: a server that restarts knows no jobs. */
 MUSTER_CHECKED muster_status muster_store_memory_open(struct muster_store **ret_store);
@@ -200,6 +203,7 @@ MUSTER_CHECKED muster_status muster_store_sqlite_open(const char *path,
 /* An etcd cluster: "etcd://HOST:PORT,HOST:PORT/PREFIX", see etcd/README.md. MUSTER_INVALID: it is
  * no such place. Does not connect yet. */
 MUSTER_CHECKED muster_status muster_store_etcd_open(const char *place,
+                                                    const struct muster_call_files *files,
                                                     struct muster_store **ret_store);
 
 /* Accepts NULL. */

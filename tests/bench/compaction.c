@@ -127,7 +127,7 @@ int main(int argc, char **argv)
     config.hold_ms = MUSTER_HOLD_MAX_MS;
     config.settings.lease_ms = 3600000;
     config.settings.max_size = MUSTER_MEMBERS_MAX;
-    must(muster_store_open(path, &store) == MUSTER_OK, "the store");
+    must(muster_store_sqlite_open(path, &store) == MUSTER_OK, "the store");
     must(muster_service_create(&config, store, &service) == MUSTER_OK, "the service");
     join(calls, "beside", 1);
     must(pthread_create(&thread, NULL, store_values, NULL) == 0, "a thread");

@@ -34,8 +34,9 @@ RULES = {
     "elastic/membership/": CORE + " worker/base/epoch.h worker/base/random.h",
     "elastic/messages/": CORE + " elastic/membership/membership.h elastic/membership/snapshot.h",
     "elastic/horovod/": CORE,
-    "rendezvous/store/": "worker/muster.h worker/base/",
-    "rendezvous/store/etcd/": "worker/muster.h worker/base/ elastic/messages/base64.h rendezvous/store/store.h",
+    "rendezvous/calls/": "worker/muster.h worker/base/",
+    "rendezvous/store/": "worker/muster.h worker/base/ rendezvous/calls/call_files.h",
+    "rendezvous/store/etcd/": "worker/muster.h worker/base/ elastic/messages/base64.h rendezvous/store/store.h rendezvous/calls/",
     "rendezvous/service/": "worker/muster.h worker/base/ elastic/membership/ elastic/messages/messages.h"
                            " rendezvous/store/store.h",
     "rendezvous/routes/": "worker/muster.h worker/base/ elastic/membership/membership.h elastic/messages/messages.h"
@@ -46,8 +47,8 @@ RULES = {
                            " rendezvous/service/clock_thread.h",
     "rendezvous/http/": "worker/muster.h worker/base/ elastic/messages/ rendezvous/service/musterd_service.h"
                         " rendezvous/service/held_requests.h rendezvous/routes/rpc.h rendezvous/routes/status_paths.h"
-                        " rendezvous/horovod/horovod.h rendezvous/coding/",
-    "rendezvous/": "worker/muster.h worker/base/ rendezvous/store/store.h rendezvous/service/musterd_service.h"
+                        " rendezvous/horovod/horovod.h rendezvous/coding/ rendezvous/calls/",
+    "rendezvous/": "worker/muster.h worker/base/ rendezvous/calls/call_files.h rendezvous/store/store.h rendezvous/service/musterd_service.h"
                    " rendezvous/http/ rendezvous/horovod/horovod.h",
     "worker/base/": "worker/muster.h",
     "worker/trace/": "worker/muster.h worker/base/",

@@ -130,8 +130,10 @@ void sim_etcd_start(struct sim *sim, struct sim_server *server)
 /* The client ------------------------------------------------------------------------------------
  */
 
-muster_status muster_etcd_client_create(const char *place, struct muster_etcd_client **ret_client)
+muster_status muster_etcd_client_create(const char *place, const struct muster_call_files *files,
+                                        struct muster_etcd_client **ret_client)
 {
+    (void)files;
     struct muster_etcd_client *client = calloc(1, sizeof *client);
     assert(client != NULL);
     (void)sscanf(place, "etcd://s%u", &client->server);

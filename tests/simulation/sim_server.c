@@ -99,6 +99,7 @@ static bool may_fail_to_start(const struct sim *sim)
 
 static bool create_service(struct sim *sim, struct sim_server *server)
 {
+    const struct muster_call_files no_files = {.authority = NULL};
     char place[64];
     char url[64];
     struct muster_service_config config;
@@ -108,7 +109,7 @@ static bool create_service(struct sim *sim, struct sim_server *server)
     config.without_threads = true;
     config.url = url;
     return (sim->plan.servers > 1
-                ? muster_store_etcd_open(place, &server->store)
+                ? muster_store_etcd_open(place, &no_files, &server->store)
                 : muster_store_sqlite_open(server->path, &server->store)) == MUSTER_OK &&
            muster_service_create(&config, server->store, &server->service) == MUSTER_OK;
 }

@@ -1,9 +1,9 @@
 /* Calls of etcd by libcurl: the members of the cluster, a pool of connections, attempts. */
 #include "rendezvous/store/etcd/etcd_client.h"
 
+#include "rendezvous/calls/outgoing.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
-#include "worker/base/keepalive.h"
 #include "worker/base/random.h"
 #include "worker/base/thread.h"
 
@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     CONNECT_MS = 300,
@@ -31,8 +32,7 @@ enum {
 struct etcd_connection {
     struct etcd_connection *next;
     CURL *easy;
-    char *body; /* owned */
-    size_t size, capacity;
+    struct muster_outgoing_body body;
     char problem[CURL_ERROR_SIZE];
 };
 
@@ -44,6 +44,7 @@ struct muster_etcd_client {
     atomic_uint current;  /* the member that answered last */
     atomic_uint streamed; /* the member of the last stream */
     struct curl_slist *headers;
+    char *authority, *certificate, *key; /* owned, or NULL */
     pthread_mutex_t mutex;
     struct etcd_connection *idle; /* under the lock */
 };
@@ -81,12 +82,12 @@ static muster_status read_endpoints(struct muster_etcd_client *client, const cha
     for (const char *at = list; at <= end;) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
         size_t size = (size_t)((comma != NULL ? comma : end) - at);
-        if (client->count == MUSTER_ETCD_ENDPOINTS_MAX || size + 8 > ENDPOINT_SIZE ||
+        if (client->count == MUSTER_ETCD_ENDPOINTS_MAX || size + 9 > ENDPOINT_SIZE ||
             !is_endpoint(at, size)) {
             return place_error(place, "needs 1 to 16 times HOST:PORT");
         }
-        (void)snprintf(client->endpoints[client->count++], ENDPOINT_SIZE, "http://%.*s", (int)size,
-                       at);
+        (void)snprintf(client->endpoints[client->count++], ENDPOINT_SIZE, "%s://%.*s",
+                       client->authority != NULL ? "https" : "http", (int)size, at);
         at += size + 1;
     }
     return MUSTER_OK;
@@ -112,7 +113,38 @@ static muster_status read_place(struct muster_etcd_client *client, const char *p
     return MUSTER_OK;
 }
 
-muster_status muster_etcd_client_create(const char *place, struct muster_etcd_client **ret_client)
+/* A file that cannot be read would be an error of each call. */
+static muster_status copy_file(const char *what, const char *path, char **ret_copy)
+{
+    if (path == NULL) {
+        return MUSTER_OK;
+    }
+    if (access(path, R_OK) != 0) {
+        return muster_error_errno(MUSTER_INVALID, "etcd %s %s", what, path);
+    }
+    *ret_copy = strdup(path);
+    return *ret_copy != NULL ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "no memory");
+}
+
+static muster_status read_files(struct muster_etcd_client *client,
+                                const struct muster_call_files *files)
+{
+    TRY(copy_file("authority", files->authority, &client->authority));
+    TRY(copy_file("certificate", files->certificate, &client->certificate));
+    return copy_file("key", files->key, &client->key);
+}
+
+static muster_status set_up(struct muster_etcd_client *client, const char *place,
+                            const struct muster_call_files *files)
+{
+    TRY(read_files(client, files));
+    TRY(read_place(client, place));
+    client->headers = curl_slist_append(NULL, "Expect:"); /* "100-continue" costs a round trip */
+    return client->headers != NULL ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "no memory");
+}
+
+muster_status muster_etcd_client_create(const char *place, const struct muster_call_files *files,
+                                        struct muster_etcd_client **ret_client)
 {
     (void)pthread_once(&curl_once, start_curl);
     if (curl_started != CURLE_OK) {
@@ -123,12 +155,7 @@ muster_status muster_etcd_client_create(const char *place, struct muster_etcd_cl
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     muster_mutex_init(&client->mutex);
-    muster_status status = read_place(client, place);
-    if (status == MUSTER_OK) {
-        /* No "Expect: 100-continue", which costs a round trip. */
-        client->headers = curl_slist_append(NULL, "Expect:");
-        status = client->headers != NULL ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "no memory");
-    }
+    muster_status status = set_up(client, place, files);
     if (status != MUSTER_OK) {
         muster_etcd_client_destroy(client);
         return status;
@@ -140,7 +167,7 @@ muster_status muster_etcd_client_create(const char *place, struct muster_etcd_cl
 static void destroy_connection(struct etcd_connection *connection)
 {
     curl_easy_cleanup(connection->easy);
-    free(connection->body);
+    free(connection->body.text);
     free(connection);
 }
 
@@ -155,6 +182,9 @@ void muster_etcd_client_destroy(struct muster_etcd_client *client)
         destroy_connection(connection);
     }
     curl_slist_free_all(client->headers);
+    free(client->authority);
+    free(client->certificate);
+    free(client->key);
     (void)pthread_mutex_destroy(&client->mutex);
     free(client);
 }
@@ -171,46 +201,19 @@ const char *muster_etcd_client_prefix(const struct muster_etcd_client *client)
 
 /* Connections ---------------------------------------------------------------------------------- */
 
-static size_t append_body(char *data, size_t size, size_t count, void *user)
+static bool configure(const struct muster_etcd_client *client, struct etcd_connection *connection)
 {
-    struct etcd_connection *connection = user;
-    size_t added = size * count;
-    if (added > ANSWER_MAX_BYTES - connection->size) {
-        return 0;
-    }
-    if (connection->size + added > connection->capacity) {
-        size_t capacity = (connection->size + added) * 2;
-        char *grown = realloc(connection->body, capacity);
-        if (grown == NULL) {
-            return 0;
-        }
-        connection->body = grown;
-        connection->capacity = capacity;
-    }
-    memcpy(connection->body + connection->size, data, added);
-    connection->size += added;
-    return added;
-}
-
-static int set_keepalive(void *user, curl_socket_t fd, curlsocktype purpose)
-{
-    (void)user;
-    (void)purpose;
-    (void)muster_keepalive_set(fd);
-    return CURL_SOCKOPT_OK;
-}
-
-static bool configure(struct muster_etcd_client *client, struct etcd_connection *connection)
-{
-    CURL *easy = connection->easy;
-    return curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_HTTPHEADER, client->headers) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, connection->problem) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, set_keepalive) == CURLE_OK;
+    const struct muster_call_files files = {
+        .authority = client->authority, .certificate = client->certificate, .key = client->key};
+    const struct muster_outgoing_settings settings = {
+        .protocols = client->authority != NULL ? "https" : "http",
+        .files = &files,
+        .headers = client->headers,
+        .problem = connection->problem,
+        .connect_ms = CONNECT_MS,
+    };
+    connection->body.max_bytes = ANSWER_MAX_BYTES;
+    return muster_outgoing_configure(connection->easy, &settings);
 }
 
 /* NULL: no memory. */
@@ -278,13 +281,13 @@ static bool configure_attempt(struct etcd_connection *connection,
     CURL *easy = connection->easy;
     const char *request = attempt->request;
     (void)snprintf(url, sizeof url, "%s/v3/%s", attempt->endpoint, attempt->method);
-    connection->size = 0;
+    connection->body.size = 0;
     connection->problem[0] = '\0';
     return curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE, (long)strlen(request)) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, append_body) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_WRITEDATA, connection) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, muster_outgoing_append) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_WRITEDATA, &connection->body) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)attempt->timeout_ms) == CURLE_OK;
 }
 
@@ -304,8 +307,8 @@ static muster_status attempt_once(struct muster_etcd_client *client,
     }
     long http = 0;
     (void)curl_easy_getinfo(connection->easy, CURLINFO_RESPONSE_CODE, &http);
-    json_t *answer =
-        json_loadb(connection->size > 0 ? connection->body : "", connection->size, 0, NULL);
+    json_t *answer = json_loadb(connection->body.size > 0 ? connection->body.text : "",
+                                connection->body.size, 0, NULL);
     if (http == 200 && json_is_object(answer)) {
         *ret_answer = answer;
         return MUSTER_OK;
@@ -377,21 +380,21 @@ struct etcd_stream {
 static size_t append_lines(char *data, size_t size, size_t count, void *user)
 {
     struct etcd_stream *stream = user;
-    struct etcd_connection *connection = stream->connection;
-    if (append_body(data, size, count, connection) != size * count) {
+    struct muster_outgoing_body *body = &stream->connection->body;
+    if (muster_outgoing_append(data, size, count, body) != size * count) {
         return 0;
     }
     size_t begin = 0;
     char *end = NULL;
-    while ((end = memchr(connection->body + begin, '\n', connection->size - begin)) != NULL) {
-        size_t length = (size_t)(end - connection->body) - begin;
-        if (!stream->line(stream->user, connection->body + begin, length)) {
+    while ((end = memchr(body->text + begin, '\n', body->size - begin)) != NULL) {
+        size_t length = (size_t)(end - body->text) - begin;
+        if (!stream->line(stream->user, body->text + begin, length)) {
             return 0;
         }
         begin += length + 1;
     }
-    memmove(connection->body, connection->body + begin, connection->size - begin);
-    connection->size -= begin;
+    memmove(body->text, body->text + begin, body->size - begin);
+    body->size -= begin;
     return size * count;
 }
 

@@ -9,6 +9,7 @@
 #ifndef MUSTER_RENDEZVOUS_STORE_ETCD_ETCD_CLIENT_H
 #define MUSTER_RENDEZVOUS_STORE_ETCD_ETCD_CLIENT_H
 
+#include "rendezvous/calls/call_files.h"
 #include "worker/base/status.h"
 
 #include <jansson.h>
@@ -24,8 +25,10 @@ enum {
 
 struct muster_etcd_client;
 
-/* place: "etcd://HOST:PORT,HOST:PORT/PREFIX". MUSTER_INVALID says what is wrong with it. */
+/* place: "etcd://HOST:PORT,HOST:PORT/PREFIX". With an authority, connections are https.
+ * MUSTER_INVALID says what is wrong with the place or a file. */
 MUSTER_CHECKED muster_status muster_etcd_client_create(const char *place,
+                                                       const struct muster_call_files *files,
                                                        struct muster_etcd_client **ret_client);
 /* No call is running. Accepts NULL. */
 void muster_etcd_client_destroy(struct muster_etcd_client *client);

@@ -297,15 +297,16 @@ static muster_status check(struct muster_store *base, uint64_t claim)
     return muster_etcd_session_check(&store->session, job->tenure);
 }
 
-/* The owner's key is deleted by the removal of a job that never had an event. */
+/* The owner's key is deleted by the removal of a job that never had an event. One whose head cannot
+ * be read has some. */
 static void release(struct muster_store *base, uint64_t claim)
 {
     struct etcd_store *store = of(base);
     struct etcd_job *job = NULL;
     AUTO_LOCK(&store->mutex);
     HASH_FIND(by_claim, store->by_claim, &claim, sizeof claim, job);
-    if (job != NULL && !job->lost && !job->removed && job->head.token == NULL &&
-        muster_etcd_changes_remove(&job->changes) == MUSTER_OK) {
+    if (job != NULL && !job->lost && !job->removed && job->head_revision == 0 &&
+        job->head.token == NULL && muster_etcd_changes_remove(&job->changes) == MUSTER_OK) {
         job->removed = true;
     }
 }
@@ -358,13 +359,14 @@ static const struct muster_store_shared_ops etcd_shared_ops = {
     .release = release,
 };
 
-muster_status muster_store_etcd_open(const char *place, struct muster_store **ret_store)
+muster_status muster_store_etcd_open(const char *place, const struct muster_call_files *files,
+                                     struct muster_store **ret_store)
 {
     struct etcd_store *store = calloc(1, sizeof *store);
     if (store == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    muster_status status = muster_etcd_client_create(place, &store->client);
+    muster_status status = muster_etcd_client_create(place, files, &store->client);
     if (status != MUSTER_OK) {
         free(store);
         return status;

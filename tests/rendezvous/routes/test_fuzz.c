@@ -206,7 +206,7 @@ static void serve(const char *path, uint32_t count)
     struct muster_store *store = NULL;
     muster_service_config_init(&config);
     config.settings.settle_ms = 0;
-    if (muster_store_open(path, &store) != MUSTER_OK ||
+    if (muster_store_sqlite_open(path, &store) != MUSTER_OK ||
         muster_service_create(&config, store, &service) != MUSTER_OK) {
         fail_msg("%s", muster_last_error());
     }
