@@ -43,9 +43,10 @@ struct muster_timeline {
     void (*print_algorithm)(size_t algorithm, char *ret_name, size_t size);
     uint64_t file_bytes_max;
     uint32_t capacity;
-    atomic_bool records;       /* a thread and a file are there */
-    atomic_bool wants_tensors; /* it records, and has not had too many of them lately */
-    pthread_mutex_t control;   /* held while it is started or stopped; before `mutex` */
+    atomic_bool records;             /* a thread and a file are there */
+    atomic_bool wants_tensors;       /* it records, and has not had too many of them lately */
+    _Atomic uint64_t missed_tensors; /* since the last batch */
+    pthread_mutex_t control;         /* held while it is started or stopped; before `mutex` */
     /* While it records. */
     char *prefix;
     struct muster_timeline_file file; /* the thread's */
@@ -145,6 +146,11 @@ int64_t muster_timeline_tensor_clock(const struct muster_timeline *timeline)
     bool wanted =
         timeline != NULL && atomic_load_explicit(&timeline->wants_tensors, memory_order_relaxed);
     return wanted ? muster_clock_ns() : 0;
+}
+
+void muster_timeline_miss_tensors(struct muster_timeline *timeline, uint64_t count)
+{
+    (void)atomic_fetch_add_explicit(&timeline->missed_tensors, count, memory_order_relaxed);
 }
 
 /* Those of one operation are recorded all or not at all, apart from those that were submitted while
@@ -247,7 +253,8 @@ static uint32_t remove_batch(struct muster_timeline *timeline, struct record *ba
     }
     timeline->first = (timeline->first + count) % timeline->capacity;
     timeline->count -= count;
-    *ret_missing = (struct missing){timeline->dropped, timeline->dropped_tensors};
+    uint64_t missed = atomic_exchange_explicit(&timeline->missed_tensors, 0, memory_order_relaxed);
+    *ret_missing = (struct missing){timeline->dropped, timeline->dropped_tensors + missed};
     timeline->dropped = 0;
     timeline->dropped_tensors = 0;
     return count;
@@ -322,6 +329,7 @@ static void clear(struct muster_timeline *timeline)
     timeline->tensors = 0;
     timeline->dropped = 0;
     timeline->dropped_tensors = 0;
+    atomic_store(&timeline->missed_tensors, 0);
     timeline->closing = false;
     timeline->failed = false;
 }

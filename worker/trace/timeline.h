@@ -80,9 +80,11 @@ uint32_t muster_timeline_tensor_name(struct muster_timeline *timeline, const cha
 int64_t muster_timeline_tensor_clock(const struct muster_timeline *timeline);
 
 /* Adds the lives of the tensors that one operation carried. Those whose submission has no time are
- * counted as missing. Any thread, as above. */
+ * counted as missing. Any thread, as above.
+ * muster_timeline_miss_tensors() only counts them, and takes no lock. */
 void muster_timeline_add_tensors(struct muster_timeline *timeline,
                                  const struct muster_timeline_tensor *tensors, size_t count);
+void muster_timeline_miss_tensors(struct muster_timeline *timeline, uint64_t count);
 
 /* The operation that an event belongs to: its number within its context, from 1; 0: none. */
 struct muster_timeline_operation {
