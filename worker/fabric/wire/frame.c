@@ -2,10 +2,10 @@
 #include "worker/fabric/wire/frame.h"
 
 #include "worker/base/bytes.h"
+#include "worker/base/checksum.h"
 
 #include <inttypes.h>
 #include <string.h>
-#include <zlib.h>
 
 enum { MAGIC = 0x4d46 }; /* "FM" */
 
@@ -121,7 +121,7 @@ void muster_frame_encode(const struct muster_frame *frame,
                          unsigned char ret_bytes[MUSTER_FRAME_SIZE])
 {
     muster_frame_encode_unchecked(frame, ret_bytes);
-    muster_bytes_put(ret_bytes + AT_CHECKSUM, crc32(0, ret_bytes, AT_CHECKSUM), 4);
+    muster_bytes_put(ret_bytes + AT_CHECKSUM, muster_checksum(ret_bytes, AT_CHECKSUM), 4);
 }
 
 uint32_t muster_frame_length(const unsigned char bytes[MUSTER_FRAME_SIZE])
@@ -242,7 +242,7 @@ muster_status muster_frame_decode(const unsigned char bytes[MUSTER_FRAME_SIZE],
                                   struct muster_frame *ret_frame)
 {
     TRY(check_magic(bytes));
-    if (muster_bytes_get(bytes + AT_CHECKSUM, 4) != crc32(0, bytes, AT_CHECKSUM)) {
+    if (muster_bytes_get(bytes + AT_CHECKSUM, 4) != muster_checksum(bytes, AT_CHECKSUM)) {
         return muster_error_set(MUSTER_INVALID, "frame with a wrong checksum");
     }
     return muster_frame_decode_unchecked(bytes, ret_frame);
