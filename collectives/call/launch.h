@@ -55,6 +55,9 @@ struct muster_launch {
     const struct muster_device_memory *in_memory, *out_memory;
     int64_t deadline_ns; /* of muster_clock_ns() */
     int32_t priority;    /* of its messages */
+    /* Only the sequence and the deadline differ from the launch of the same operation before, which
+     * was this record, too. */
+    bool repeats;
 };
 
 #endif

@@ -152,6 +152,7 @@ muster_status muster_context_launch_again(struct muster_context *context,
     if (status != MUSTER_OK) {
         return fail(context, &repeated->launch, status);
     }
+    repeated->launch.repeats = true;
     atomic_fetch_add_explicit(&context->progress, 1, memory_order_relaxed);
     return MUSTER_OK;
 }

@@ -30,13 +30,20 @@ static bool has_local_work(const struct muster_cached_operation *cached,
             muster_reduction_has_finish(&launch->reduction, launch->contributions));
 }
 
+/* An operation that runs by messages announces itself in memory that ranks share, if they do. */
+static bool is_announced(const struct muster_context *context,
+                         const struct muster_cached_operation *cached)
+{
+    return cached->method == 0 && (context->shared.memory != NULL || context->host.memory != NULL);
+}
+
 void muster_repeated_call_note(struct muster_context *context, const struct muster_request *request,
                                const struct muster_cached_operation *cached,
                                const struct muster_launch *launch)
 {
-    if (cached->method == 0 || cached->autotuning || !is_small(launch) || has_lists(request) ||
-        has_local_work(cached, launch) || muster_fabric_timeline(context->fabric) != NULL ||
-        muster_devices_active()) {
+    if (is_announced(context, cached) || cached->autotuning || !is_small(launch) ||
+        has_lists(request) || has_local_work(cached, launch) ||
+        muster_fabric_timeline(context->fabric) != NULL || muster_devices_active()) {
         return;
     }
     struct muster_repeated_call *repeated = &context->repeated;

@@ -22,8 +22,8 @@ struct muster_repeated_call {
     struct muster_launch launch;
 };
 
-/* A call has succeeded: the next one may repeat it, if it is one group step on small buffers in
- * memory of the host, with nothing to do before or after it. */
+/* A call has succeeded: the next one may repeat it, if it is one group step or runs by messages
+ * alone, on small buffers in memory of the host, with nothing to do before or after it. */
 void muster_repeated_call_note(struct muster_context *context, const struct muster_request *request,
                                const struct muster_cached_operation *cached,
                                const struct muster_launch *launch);

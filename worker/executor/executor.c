@@ -153,6 +153,11 @@ static void prepare_message(struct muster_step_message *message)
     const struct muster_operation *operation = message->lane->operation;
     const struct muster_launch *launch = operation->launch;
     const struct muster_step *step = message->step;
+    message->pending = true;
+    if (operation->repeats) {
+        message->transfer.key.sequence = launch->sequence;
+        return;
+    }
     bool sends = step->kind == MUSTER_STEP_SEND;
     message->transfer = (struct muster_transfer){
         .key = {.generation = launch->generation,
@@ -168,12 +173,12 @@ static void prepare_message(struct muster_step_message *message)
         .size_bytes = step->span.count * operation->element_size_bytes,
         .consume = consume_of(operation, step),
         .checked = is_kept(operation, step),
+        .quick = !operation->on_device && launch->reduction.op != MUSTER_USER,
         .element_size_bytes = (uint32_t)operation->element_size_bytes,
         .priority = launch->priority,
         .done = when_done,
         .owner = message,
     };
-    message->pending = true;
     if (operation->on_device) {
         muster_message_prepare_device(message);
     } else if (launch->packing.compression != 0) {
@@ -197,11 +202,15 @@ static bool enter_next_round(struct muster_lane_state *lane)
     return has_local;
 }
 
+/* Only done functions, which have the fabric's lock as well, count down while the starter of the
+ * round holds a unit of its count. */
 static muster_status post_message(struct muster_step_message *message, uint8_t turn)
 {
+    atomic_size_t *waiting = &message->lane->waiting[turn];
     prepare_message(message);
     message->turn = turn;
-    atomic_fetch_add(&message->lane->waiting[turn], 1);
+    atomic_store_explicit(waiting, atomic_load_explicit(waiting, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     return muster_fabric_post_locked(message->lane->operation->fabric, &message->transfer);
 }
 
@@ -209,7 +218,7 @@ static muster_status post_round(struct muster_lane_state *lane)
 {
     struct muster_step_message *messages = lane->operation->messages;
     uint8_t next_turn = lane->turn ^ 1;
-    atomic_store(&lane->waiting[next_turn], 1);
+    atomic_store_explicit(&lane->waiting[next_turn], 1, memory_order_relaxed);
     for (size_t i = lane->start; i < lane->next; i++) {
         if (!muster_step_is_local(messages[i].step) && !messages[i].early) {
             TRY(post_message(&messages[i], lane->turn));
@@ -237,6 +246,7 @@ static muster_status start_rounds(struct muster_lane_state *lane)
     struct muster_operation *operation = lane->operation;
     do {
         if (lane->next == lane->end) {
+            operation->ended_by = pthread_self();
             if (atomic_fetch_sub(&operation->lanes_left, 1) == 1) {
                 wake_owner(operation);
             }
@@ -288,8 +298,8 @@ static void when_done(struct muster_transfer *transfer)
 
 /* Runs ---------------------------------------------------------------------------------------- */
 
-static void prepare_operation(struct muster_operation *operation,
-                              const struct muster_launch *launch)
+/* What stays the same when a launch repeats the one before. */
+static void bind(struct muster_operation *operation, const struct muster_launch *launch)
 {
     const struct muster_call *call = &launch->call;
     operation->launch = launch;
@@ -309,14 +319,24 @@ static void prepare_operation(struct muster_operation *operation,
     if (launch->packing.compression != 0) {
         muster_operation_prepare_packs(operation);
     }
+}
+
+/* No other thread uses the operation before the lock is taken to post its first messages. */
+static void prepare_operation(struct muster_operation *operation,
+                              const struct muster_launch *launch)
+{
+    operation->repeats = launch->repeats && operation->launch == launch;
+    if (!operation->repeats) {
+        bind(operation, launch);
+    }
     operation->failure = MUSTER_OK;
-    atomic_store(&operation->failed, false);
-    atomic_store(&operation->lanes_left, operation->schedule.lanes);
+    atomic_store_explicit(&operation->failed, false, memory_order_relaxed);
+    atomic_store_explicit(&operation->lanes_left, operation->schedule.lanes, memory_order_relaxed);
     for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
         struct muster_lane_state *lane = &operation->lanes[i];
         lane->start = lane->next = lane->first;
-        atomic_store(&lane->waiting[lane->turn ^ 1], 1);
-        atomic_store(&lane->local_work, false);
+        atomic_store_explicit(&lane->waiting[lane->turn ^ 1], 1, memory_order_relaxed);
+        atomic_store_explicit(&lane->local_work, false, memory_order_relaxed);
         lane->groups = 0;
     }
     muster_group_steps_begin(operation);
@@ -353,7 +373,8 @@ static muster_status run_local_steps_due(struct muster_operation *operation)
 {
     for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
         struct muster_lane_state *lane = &operation->lanes[i];
-        while (atomic_exchange(&lane->local_work, false)) {
+        while (atomic_load(&lane->local_work)) {
+            atomic_store(&lane->local_work, false);
             TRY(run_local_steps(lane));
             lane->groups = muster_group_steps_in_round(lane);
             if (lane->groups == 0 && return_unit(lane, lane->turn)) {
@@ -378,8 +399,8 @@ static muster_status run_local_work(struct muster_operation *operation)
     return MUSTER_OK;
 }
 
-/* Waits for the fabric's lock once: a done function that has ended the last lane on another thread
- * may still hold it. Afterwards only the owner uses the operation. */
+/* The last lane has been ended by another thread. Waits for the fabric's lock once, since the done
+ * function that did so may still hold it. Afterwards only the owner uses the operation. */
 static void wait_for_done_functions(const struct muster_operation *operation)
 {
     const struct muster_launch *launch = operation->launch;
@@ -417,7 +438,7 @@ muster_status muster_operation_finish(struct muster_operation *operation, muster
         }
         return status;
     }
-    if (operation->peer_count > 0) {
+    if (operation->peer_count > 0 && !pthread_equal(operation->ended_by, pthread_self())) {
         wait_for_done_functions(operation);
     }
     if (operation->launch->packing.compression != 0) {

@@ -3,6 +3,7 @@
 #ifndef MUSTER_WORKER_EXECUTOR_EXECUTOR_PARTS_H
 #define MUSTER_WORKER_EXECUTOR_EXECUTOR_PARTS_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "collectives/schedule/group_step.h"
@@ -60,6 +61,7 @@ struct muster_operation {
 
     /* Of the present launch. */
     const struct muster_launch *launch;
+    bool repeats; /* the launch before was the same record: what depends on it is prepared */
     struct muster_timeline *timeline; /* the fabric's; or NULL */
     char *buffers[3];                 /* by enum muster_buffer */
     /* Likewise: the ranges that the buffer consists of, or NULL. */
@@ -75,7 +77,8 @@ struct muster_operation {
     char copy_reason[128]; /* why the first copy failed; "": none did */
     size_t element_size_bytes;
     atomic_size_t lanes_left;
-    bool *awake; /* the owner has something to do: see wake_owner(); borrowed */
+    pthread_t ended_by; /* the thread that has ended a lane last */
+    bool *awake;        /* the owner has something to do: see wake_owner(); borrowed */
     atomic_bool failed;
     muster_status failure;
     char reason[MUSTER_ERROR_MAX];

@@ -116,7 +116,7 @@ static void send_goodbyes(struct muster_fabric *fabric, struct muster_link *link
     }
     int64_t deadline_ns = muster_clock_after_ms(linger_ms);
     while (!all_goodbyes_done(links) && muster_clock_ns() < deadline_ns) {
-        muster_progress_turn(fabric, deadline_ns);
+        muster_progress_turn(fabric, 0, deadline_ns);
     }
 }
 

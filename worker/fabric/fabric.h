@@ -96,6 +96,8 @@ struct muster_transfer {
     /* RECEIVE with consume: only pieces that are what was sent. Else a piece may be the memory of a
      * sender that withdraws it meanwhile; then the message is not delivered. */
     bool checked;
+    bool quick; /* RECEIVE with consume: it takes no lock and calls nothing of the user's, so that
+                   small pieces are passed to it with the fabric's lock */
     uint32_t element_size_bytes; /* pieces are multiples of it; 1 or more */
     int32_t priority;            /* SEND: segments of a higher one go before those of a lower one */
     muster_done_function done;   /* or NULL */

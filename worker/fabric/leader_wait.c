@@ -12,7 +12,10 @@
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
 
-enum { READS_MAX = 15 }; /* of the awaited link, for one poll of all descriptors */
+enum {
+    READS_MAX = 15,   /* of the awaited link, for one poll of all descriptors */
+    AT_ONCE_MAX = 64, /* messages that were there already, in a row; then descriptors are polled */
+};
 
 /* Polling -------------------------------------------------------------------------------------- */
 
@@ -47,16 +50,34 @@ static bool poll_memory(const struct muster_fabric *fabric)
 }
 
 /* Reads from the link of the last posted receive, if that receive still waits: one system call
- * instead of two, one that finds the event and one that reads. True if anything came. Called
- * without the lock. */
-static bool receive_awaited(struct muster_fabric *fabric, bool *ret_was_read)
+ * instead of two, one that finds the event and one that reads. True if anything came. */
+static bool receive_awaited_locked(struct muster_fabric *fabric, bool *ret_was_read)
 {
-    muster_fabric_lock(fabric);
     struct muster_link *link = fabric->awaited;
     bool found = false;
     *ret_was_read = link != NULL && link->state == MUSTER_LINK_OPEN && link->receives.count > 0 &&
                     link->ops->receive != NULL && link->ops->receive(link, &found);
     muster_fabric_yield(fabric);
+    return found;
+}
+
+void muster_leader_receive_at_once(struct muster_fabric *fabric)
+{
+    bool was_read = false;
+    muster_fabric_yield(fabric);
+    if (receive_awaited_locked(fabric, &was_read)) {
+        muster_spin_policy_note_success(&fabric->spin_policy);
+        if (++fabric->direct_receives % AT_ONCE_MAX == 0) {
+            muster_progress_expect_events(fabric);
+        }
+    }
+}
+
+/* The same without the lock. */
+static bool receive_awaited(struct muster_fabric *fabric, bool *ret_was_read)
+{
+    muster_fabric_lock(fabric);
+    bool found = receive_awaited_locked(fabric, ret_was_read);
     muster_fabric_unlock(fabric);
     return found;
 }
@@ -83,30 +104,35 @@ void muster_leader_note_events(struct muster_fabric *fabric, bool awaited_came)
     fabric->reads = awaited_came ? READS_MAX : 1;
 }
 
+/* When a wait begins, and how long it may last. */
+struct wait_times {
+    int64_t now_ns, until_ns;
+};
+
 /* Polls memory and descriptors without the lock, for as long as the spin policy allows, and yields
  * in between. change_core: first moves this thread to the core that the policy gives it. True if
  * there is work; *ret_count is then the number of events taken from epoll. Tells the policy how
  * long each yield took, and whether polling found work before the sleep. */
-static bool spin(struct muster_fabric *fabric, bool change_core, int64_t until_ns,
+static bool spin(struct muster_fabric *fabric, bool change_core, struct wait_times times,
                  struct epoll_event *events, int *ret_count)
 {
-    int64_t now_ns = muster_clock_ns();
+    int64_t now_ns = times.now_ns;
     int64_t spin_ns = fabric->spin_policy.poll_ns;
-    int64_t end_ns = now_ns + spin_ns < until_ns ? now_ns + spin_ns : until_ns;
+    int64_t end_ns = now_ns + spin_ns < times.until_ns ? now_ns + spin_ns : times.until_ns;
     int64_t yield_ns = now_ns + fabric->spin_policy.pause;
     bool found = false;
-    muster_fabric_yield(fabric);
     muster_fabric_unlock(fabric);
     if (change_core) {
         (void)muster_core_move(fabric->spin_policy.index);
     }
     while (!found && now_ns < end_ns) {
         found = poll_memory(fabric);
-        if (!found) {
-            found = poll_descriptors(fabric, now_ns >= yield_ns, events, ret_count);
-            now_ns = muster_clock_ns();
+        found = found || poll_descriptors(fabric, now_ns >= yield_ns, events, ret_count);
+        if (found) {
+            break;
         }
-        if (!found && now_ns >= yield_ns) {
+        now_ns = muster_clock_ns();
+        if (now_ns >= yield_ns) {
             int64_t before_ns = now_ns;
             sched_yield(); /* to a peer that shares this core */
             now_ns = muster_clock_ns();
@@ -155,13 +181,15 @@ static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct ep
 
 /* Before the leader sleeps, it arms the wake-ups and polls once more: either the leader sees what
  * was written, or the writer sees that the leader sleeps. */
-int muster_leader_wait(struct muster_fabric *fabric, int64_t until_ns, struct epoll_event *events)
+int muster_leader_wait(struct muster_fabric *fabric, int64_t now_ns, int64_t until_ns,
+                       struct epoll_event *events)
 {
     int count = 0;
     enum muster_spin_action action =
         until_ns == 0 ? MUSTER_SPIN_SLEEP : muster_spin_policy_begin_wait(&fabric->spin_policy);
+    const struct wait_times times = {.now_ns = now_ns, .until_ns = until_ns};
     if (action == MUSTER_SPIN_SLEEP ||
-        !spin(fabric, action == MUSTER_SPIN_MOVE, until_ns, events, &count)) {
+        !spin(fabric, action == MUSTER_SPIN_MOVE, times, events, &count)) {
         arm_wakeups(fabric, true);
         int64_t sleep_ns = poll_transports(fabric) ? 0 : until_ns;
         muster_mutex_unlock(&fabric->lock);

@@ -533,9 +533,9 @@ void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watc
 muster_status muster_fabric_over(const struct muster_fabric *fabric, uint64_t generation);
 MUSTER_CHECKED muster_status muster_progress_init(struct muster_fabric *fabric);
 void muster_progress_finish(struct muster_fabric *fabric);
-/* One turn of the leader: progress of the marked links; if there was none, waits for events, at
- * most until the deadline. */
-void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns);
+/* One turn of the leader, which begins at now_ns (0: the clock is read if that is needed): progress
+ * of the marked links; if there was none, waits for events, at most until the deadline. */
+void muster_progress_turn(struct muster_fabric *fabric, int64_t now_ns, int64_t deadline_ns);
 void muster_progress_wake_all(struct muster_fabric *fabric);
 /* The next turn handles events, too. */
 void muster_progress_expect_events(struct muster_fabric *fabric);

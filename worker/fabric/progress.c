@@ -134,7 +134,7 @@ static void call_done_functions(struct muster_fabric *fabric)
 /* Links that are marked meanwhile make progress in the next turn. */
 static void progress_marked(struct muster_fabric *fabric)
 {
-    if (atomic_exchange(&fabric->woken, false)) {
+    if (atomic_load(&fabric->woken) && atomic_exchange(&fabric->woken, false)) {
         for (uint32_t i = 0; i < fabric->transport_count; i++) {
             fabric->transports[i].ops->woken(fabric->transports[i].self);
         }
@@ -151,9 +151,8 @@ static void progress_marked(struct muster_fabric *fabric)
     }
 }
 
-static int64_t run_timers(struct muster_fabric *fabric)
+static int64_t run_timers(struct muster_fabric *fabric, int64_t now_ns)
 {
-    int64_t now_ns = muster_clock_ns();
     int64_t due_ns = fabric->look_at_links(fabric, now_ns);
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         int64_t next_ns = fabric->transports[i].ops->timers(fabric->transports[i].self, now_ns);
@@ -172,10 +171,10 @@ static void mark_updated_links(struct muster_fabric *fabric)
 }
 
 /* Waits for events, at most until until_ns, and handles them. */
-static void handle_events(struct muster_fabric *fabric, int64_t until_ns)
+static void handle_events(struct muster_fabric *fabric, int64_t now_ns, int64_t until_ns)
 {
     struct epoll_event events[MUSTER_EVENTS_MAX];
-    int count = muster_leader_wait(fabric, until_ns, events);
+    int count = muster_leader_wait(fabric, now_ns, until_ns, events);
     const struct muster_link *awaited = fabric->awaited;
     uint32_t receives = awaited != NULL ? awaited->receives.count : 0;
     for (int i = 0; i < count; i++) {
@@ -192,7 +191,7 @@ static void handle_events(struct muster_fabric *fabric, int64_t until_ns)
 /* Links come before descriptors: memory is polled in every turn, descriptors only when there was no
  * work, or in every eighth turn. The leader sleeps only if nothing has been completed and no link
  * is marked. */
-void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
+void muster_progress_turn(struct muster_fabric *fabric, int64_t now_ns, int64_t deadline_ns)
 {
     free_retired(fabric);
     fabric->completed_any = false;
@@ -205,11 +204,12 @@ void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
     }
     fabric->turns = worked ? fabric->turns + 1 : 0;
     if (!worked || fabric->turns % TURNS_WITHOUT_EVENTS == 0) {
-        int64_t due_ns = run_timers(fabric);
+        now_ns = now_ns != 0 ? now_ns : muster_clock_ns();
+        int64_t due_ns = run_timers(fabric, now_ns);
         /* A timer may have dialled and been refused at once, which completes transfers. */
         bool more = worked || fabric->completed_any || fabric->marked != NULL ||
                     fabric->completed.first != NULL;
-        handle_events(fabric, more ? 0 : due_ns < deadline_ns ? due_ns : deadline_ns);
+        handle_events(fabric, now_ns, more ? 0 : due_ns < deadline_ns ? due_ns : deadline_ns);
         call_done_functions(fabric);
     }
     wake_finished(fabric);
@@ -291,17 +291,44 @@ static int64_t send_signatures_when_due(struct muster_fabric *fabric, struct mus
     return waiter->clock.signatures_due_ns;
 }
 
+static void lead(struct muster_fabric *fabric, int64_t now_ns, int64_t deadline_ns)
+{
+    fabric->leading = true;
+    muster_progress_turn(fabric, now_ns, deadline_ns);
+    fabric->leading = false;
+}
+
+/* What this thread has just posted goes out, and what has arrived is taken. Timers and other
+ * descriptors have their turn later, so that a small call does not pay for them. */
+static void begin_wait(struct muster_fabric *fabric, const bool *finished)
+{
+    fabric->leading = true;
+    muster_progress_turn(fabric, 0, 0);
+    if (!*finished) {
+        muster_leader_receive_at_once(fabric);
+        call_done_functions(fabric);
+        wake_finished(fabric);
+    }
+    fabric->leading = false;
+}
+
 /* Waits as a follower while another thread is the leader, and drives progress as the leader
  * otherwise. The conditions are checked again after each turn and each wake-up. */
 static muster_status wait_locked(struct muster_fabric *fabric, struct muster_waiter *waiter,
                                  int64_t deadline_ns)
 {
+    bool began = false;
     for (;;) {
         if (*waiter->finished) {
             return MUSTER_OK;
         }
         if (waiter->generation <= fabric->revoked || waiter->generation < fabric->generation) {
             return muster_fabric_over(fabric, waiter->generation);
+        }
+        if (!fabric->leading && fabric->marked != NULL && !began) {
+            began = true;
+            begin_wait(fabric, waiter->finished);
+            continue;
         }
         int64_t now_ns = muster_clock_ns();
         if (now_ns >= deadline_ns) {
@@ -312,9 +339,7 @@ static muster_status wait_locked(struct muster_fabric *fabric, struct muster_wai
         if (fabric->leading) {
             wait_for_leader(fabric, waiter, until_ns);
         } else {
-            fabric->leading = true;
-            muster_progress_turn(fabric, until_ns);
-            fabric->leading = false;
+            lead(fabric, now_ns, until_ns);
         }
     }
 }
@@ -322,10 +347,8 @@ static muster_status wait_locked(struct muster_fabric *fabric, struct muster_wai
 void muster_progress_tell(struct muster_fabric *fabric)
 {
     if (fabric->telling && !fabric->leading && !fabric->killed) {
-        fabric->leading = true;
         fabric->telling = false;
-        muster_progress_turn(fabric, 0);
-        fabric->leading = false;
+        lead(fabric, 0, 0);
     }
 }
 
@@ -346,9 +369,7 @@ void muster_fabric_poll(struct muster_fabric *fabric)
 {
     AUTO_LOCK(&fabric->lock);
     if (!fabric->leading && !fabric->killed) {
-        fabric->leading = true;
-        muster_progress_turn(fabric, 0);
-        fabric->leading = false;
+        lead(fabric, 0, 0);
         muster_progress_end_leading(fabric);
     }
 }

@@ -1,4 +1,5 @@
-/* Small calls in shared memory that are the one before once more, among others that are not. */
+/* Small calls that are the one before once more, among others that are not: in shared memory, and
+ * by messages. */
 #include "tests/support/group.h"
 #include "tests/support/schedules.h"
 #include "worker/base/clock.h"
@@ -12,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { RANKS = 3, CALLS = 4000, COUNT_MAX = 1100, BUFFERS = 2, ABSENT_MS = 60 };
+enum { RANKS = 3, CALLS = 3000, COUNT_MAX = 1100, BUFFERS = 2, ABSENT_MS = 60 };
 
 struct series {
     uint64_t seed;
@@ -129,16 +130,27 @@ static void run_series(struct group_member *member, void *argument)
     }
 }
 
+static const enum group_transport transports[] = {GROUP_MEMORY, GROUP_TCP, GROUP_SHM};
+
+static void run_group(enum group_transport transport,
+                      void (*run)(struct group_member *member, void *argument), void *argument)
+{
+    struct group group;
+    group_start_flat(&group, transport, RANKS);
+    group_each(&group, run, argument);
+    group_finish(&group);
+}
+
 static void results_are_right_whether_calls_repeat_or_not(void **state)
 {
     (void)state;
-    struct series series = {.seed = test_seed()};
-    struct group group;
-    group_start_flat(&group, GROUP_MEMORY, RANKS);
-    group_each(&group, run_series, &series);
-    group_finish(&group);
-    for (uint32_t rank = 0; rank < RANKS; rank++) {
-        assert_true(series.repeats[rank] > CALLS / 10);
+    uint64_t seed = test_seed();
+    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) {
+        struct series series = {.seed = seed};
+        run_group(transports[i], run_series, &series);
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            assert_true(series.repeats[rank] > CALLS / 10);
+        }
     }
 }
 
@@ -184,10 +196,9 @@ static void differ_once(struct group_member *member, void *argument)
 static void a_member_whose_call_differs_is_noticed(void **state)
 {
     (void)state;
-    struct group group;
-    group_start_flat(&group, GROUP_MEMORY, RANKS);
-    group_each(&group, differ_once, NULL);
-    group_finish(&group);
+    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) {
+        run_group(transports[i], differ_once, NULL);
+    }
 }
 
 static void miss_one(struct group_member *member, void *argument)
@@ -212,10 +223,7 @@ static void miss_one(struct group_member *member, void *argument)
 static void a_call_without_a_member_ends_by_its_deadline(void **state)
 {
     (void)state;
-    struct group group;
-    group_start_flat(&group, GROUP_MEMORY, RANKS);
-    group_each(&group, miss_one, NULL);
-    group_finish(&group);
+    run_group(GROUP_MEMORY, miss_one, NULL);
 }
 
 int main(void)

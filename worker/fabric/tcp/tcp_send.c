@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 enum {
     CALL_BYTES = 512 * 1024, /* no frame is added to a system call beyond this */
     CALLS_MAX = 4,           /* system calls before other links have their turn */
     PARTS_MAX = 128,         /* of a system call: frames of ranges have many */
+    SMALL_BYTES = 2048, /* with header, sent with the lock, since to hand that over takes longer */
 };
 
 static size_t frame_bytes(const struct muster_tcp_sent_frame *out)
@@ -152,6 +154,12 @@ static void send_end_of_stream(struct muster_tcp_path *path)
     }
 }
 
+static bool has_control(const struct muster_tcp_path *path)
+{
+    return path->end->match.control.start != path->end->match.control.end ||
+           path->control.start != path->control.end;
+}
+
 /* Sends one batch. True: all of it is sent, and there may be more. */
 static bool flush_once(struct muster_tcp_path *path)
 {
@@ -189,9 +197,43 @@ static bool flush_once(struct muster_tcp_path *path)
     return all;
 }
 
+static bool is_small(const struct muster_tcp_path *path)
+{
+    const struct muster_transfer *transfer = path->end->match.ready.first;
+    return path->tls == NULL && path->end->match.ready.count == 1 && path->frame_count == 0 &&
+           !has_control(path) && transfer->ranges == NULL &&
+           transfer->size_bytes <= SMALL_BYTES - MUSTER_FRAME_SIZE;
+}
+
+/* A single small frame, where nothing else is to be sent: header and payload in one piece, without
+ * lists. False: there is more, for flush_once(). */
+static bool flush_small(struct muster_tcp_path *path)
+{
+    struct muster_match *match = &path->end->match;
+    unsigned char bytes[SMALL_BYTES];
+    struct muster_tcp_sent_frame *out = &path->frames[0];
+    if (!is_small(path)) {
+        return false;
+    }
+    (void)muster_match_next(match, &out->frame);
+    size_t total = frame_bytes(out);
+    memcpy(bytes, out->frame.header, MUSTER_FRAME_SIZE);
+    memcpy(bytes + MUSTER_FRAME_SIZE, out->frame.data, out->frame.size);
+    ssize_t sent = send(path->pending.watch.fd, bytes, total, MSG_NOSIGNAL);
+    if (sent != (ssize_t)total) {
+        out->sent = sent > 0 ? (size_t)sent : 0;
+        out->copy = NULL;
+        path->frame_count = 1;
+        return false; /* an error comes again */
+    }
+    muster_match_sent(match, &out->frame);
+    return match->ready.first == NULL && !has_control(path);
+}
+
 void muster_tcp_flush(struct muster_tcp_path *path)
 {
-    if (path->send_failed) {
+    muster_fabric_yield(path->tcp->pending_list.fabric);
+    if (path->send_failed || path->pending.watch.retired || flush_small(path)) {
         return;
     }
     int calls = 0;
