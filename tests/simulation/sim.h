@@ -139,6 +139,7 @@ struct sim_server {
     int64_t cut_until_ns;   /* etcd does not answer it */
     int64_t behind_ns;      /* it reads requests so much later than they arrive */
     bool sees_ends_at_once; /* while it is behind */
+    int64_t late_until_ns;  /* what came while it was behind may be read until then */
     int64_t tick_at_ns;
     bool sync_planned, compact_planned;
     uint32_t compacts; /* of a thousand events one after which the job is to be compacted */

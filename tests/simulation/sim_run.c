@@ -129,7 +129,9 @@ static struct sim_server *some_server(struct sim *sim)
 
 static void end_behind(struct sim *sim, struct sim_event *event)
 {
-    sim->servers[event->c].behind_ns = 0;
+    struct sim_server *server = &sim->servers[event->c];
+    server->late_until_ns = sim->now_ns + server->behind_ns;
+    server->behind_ns = 0;
 }
 
 static void fill_disk(struct sim *sim)
@@ -263,7 +265,7 @@ static bool server_is_busy(const struct sim *sim)
     for (unsigned i = 0; i < sim->plan.servers; i++) {
         const struct sim_server *server = &sim->servers[i];
         if (server->behind_ns > 0 || server->paused_until_ns > sim->now_ns ||
-            server->cut_until_ns > sim->now_ns) {
+            server->cut_until_ns > sim->now_ns || server->late_until_ns > sim->now_ns) {
             return true;
         }
     }
