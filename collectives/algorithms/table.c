@@ -16,6 +16,7 @@ static bool fits_always(const struct muster_plan *plan, char *ret_why, size_t si
 /* Each is defined by the algorithm's own file. */
 extern const struct muster_generator muster_all_to_one_generator;
 extern const struct muster_generator muster_allgather_bruck_generator;
+extern const struct muster_generator muster_allgather_group_generator;
 extern const struct muster_generator muster_allgather_hierarchical_generator;
 extern const struct muster_generator muster_allgather_pat_generator;
 extern const struct muster_generator muster_allgather_recursive_doubling_generator;
@@ -53,6 +54,7 @@ extern const struct muster_generator muster_reduce_binomial_generator;
 extern const struct muster_generator muster_reduce_group_generator;
 extern const struct muster_generator muster_reduce_hierarchical_generator;
 extern const struct muster_generator muster_reduce_linear_generator;
+extern const struct muster_generator muster_reduce_scatter_group_generator;
 extern const struct muster_generator muster_reduce_scatter_halving_doubling_generator;
 extern const struct muster_generator muster_reduce_scatter_hierarchical_generator;
 extern const struct muster_generator muster_reduce_scatter_pat_generator;
@@ -517,6 +519,21 @@ const struct muster_algorithm muster_algorithms[] = {
      .collective = MUSTER_BARRIER,
      .only_named = true, /* no faster: tests/bench/FIGURES_host_steps.md */
      BETWEEN_HOSTS(barrier_group)},
+    {.name = "hierarchical_group",
+     .what = "hierarchical, within hosts in the memory that they share (Luo et al. 2020)",
+     .best_for = "ranks that share memory, slow networks",
+     .collective = MUSTER_REDUCE_SCATTER,
+     BETWEEN_HOSTS(reduce_scatter_group)},
+    {.name = "hierarchical_group",
+     .what = "hierarchical, within hosts in the memory that they share (Luo et al. 2020)",
+     .best_for = "ranks that share memory, slow networks",
+     .collective = MUSTER_ALLGATHER,
+     BETWEEN_HOSTS(allgather_group)},
+    {.name = "hierarchical_group",
+     .what = "hierarchical, within hosts in the memory that they share (Luo et al. 2020)",
+     .best_for = "ranks that share memory, slow networks",
+     .collective = MUSTER_ALLGATHERV,
+     BETWEEN_HOSTS(allgather_group)},
 };
 
 const size_t muster_algorithm_count = sizeof muster_algorithms / sizeof muster_algorithms[0];

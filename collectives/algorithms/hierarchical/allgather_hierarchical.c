@@ -41,26 +41,6 @@ static void collect_run(const struct muster_lane *own, struct muster_span block,
     }
 }
 
-/* Carriers send each other the blocks of their lane. A run's only block is still being copied in
- * the first round, so it is sent from INPUT. */
-static void exchange_between_hosts(const struct muster_lane *own, struct muster_builder *builder)
-{
-    for (uint32_t round = 0; round < muster_lanes_rounds(own->all); round++) {
-        uint64_t distance = UINT64_C(1) << round;
-        uint64_t hosts = own->all->topology->hosts;
-        for (uint32_t i = 0; i < muster_lanes_round_hosts(own->all, round); i++) {
-            struct muster_span span = muster_lane_blocks(own, i);
-            bool fresh = round == 0 && own->run.count == 1;
-            span.offset = fresh ? 0 : span.offset;
-            muster_builder_send(builder, muster_lane_carrier(own, distance),
-                                fresh ? MUSTER_INPUT : MUSTER_OUTPUT, span);
-            muster_builder_recv(builder, muster_lane_carrier(own, hosts - distance), MUSTER_OUTPUT,
-                                muster_lane_blocks(own, distance + i));
-        }
-        muster_builder_next_round(builder);
-    }
-}
-
 /* Carriers send the blocks of their lane to all ranks of the host. */
 static void spread_within_host(const struct muster_lane *own, struct muster_builder *builder)
 {
@@ -90,8 +70,8 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     AUTO_FREE uint64_t *starts = NULL;
     TRY(muster_lane_init(&lanes, plan->rank, &own, &starts));
     collect_run(&own, muster_blocks_at(&blocks, plan->rank), builder);
-    if (own.carries) {
-        exchange_between_hosts(&own, builder);
+    if (own.carries) { /* a run's only block is still being copied in the first round */
+        muster_lane_allgather(&own, own.run.count == 1, builder);
     }
     spread_within_host(&own, builder);
     return MUSTER_OK;
@@ -107,11 +87,8 @@ static struct muster_step_totals totals_of(const struct muster_lane *own)
         return totals;
     }
     totals.rounds += muster_lanes_rounds(own->all) + own->local_size - 1;
-    totals.elements = (own->local_size - 1) * muster_lane_elements(own);
-    for (uint32_t round = 0; round < muster_lanes_rounds(own->all); round++) {
-        totals.elements +=
-            muster_lane_elements_of(own, 0, muster_lanes_round_hosts(own->all, round));
-    }
+    totals.elements =
+        (own->local_size - 1) * muster_lane_elements(own) + muster_lane_allgather_elements(own);
     return totals;
 }
 

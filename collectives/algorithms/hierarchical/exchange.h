@@ -56,6 +56,18 @@ enum muster_exchange_kind {
 /* NULL for values out of range, and for MUSTER_EXCHANGE_DEFAULT. */
 const struct muster_exchange *muster_exchange_of(unsigned kind);
 
+/* level_group.c: the group steps of a host that reduce its level's span to the owners' shares, and
+ * that spread them. One buffer has the span from `whole` on, the other one this member's share, if
+ * it owns one, from `share` on. */
+struct muster_group_ends {
+    enum muster_buffer span_buffer, share_buffer;
+    uint64_t whole, share;
+};
+void muster_group_level_reduce(struct muster_builder *builder, const struct muster_level *level,
+                               const struct muster_group_ends *ends);
+void muster_group_level_spread(struct muster_builder *builder, const struct muster_level *level,
+                               const struct muster_group_ends *ends);
+
 /* Reduces the shares at their owners, and later spreads the results. */
 enum muster_buffer muster_exchange_begin(struct muster_builder *builder,
                                          const struct muster_exchange *exchange,

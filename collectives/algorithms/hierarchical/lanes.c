@@ -14,11 +14,21 @@ static struct muster_span run_of(const struct muster_lanes *lanes, uint32_t lane
 {
     const struct muster_span all = {.offset = lanes->topology->host_first[host],
                                     .count = lanes->topology->host_sizes[host]};
-    return muster_span_part(all, lanes->lanes, lane);
+    return lanes->parts ? (struct muster_span){.offset = all.offset + lane, .count = 1}
+                        : muster_span_part(all, lanes->lanes, lane);
+}
+
+struct muster_span muster_lanes_host(const struct muster_lanes *lanes, uint32_t host)
+{
+    uint64_t first = lanes->topology->host_first[host];
+    return muster_blocks_range(&lanes->blocks, first, first + lanes->topology->host_sizes[host]);
 }
 
 static struct muster_span blocks_of(const struct muster_lanes *lanes, uint32_t lane, uint32_t host)
 {
+    if (lanes->parts) {
+        return muster_span_part(muster_lanes_host(lanes, host), lanes->lanes, lane);
+    }
     const struct muster_span run = run_of(lanes, lane, host);
     return muster_blocks_range(&lanes->blocks, run.offset, run.offset + run.count);
 }
@@ -28,6 +38,14 @@ struct muster_lanes muster_lanes_of(const struct muster_topology *topology,
 {
     return (struct muster_lanes){
         .topology = topology, .blocks = *blocks, .lanes = muster_topology_smallest_host(topology)};
+}
+
+struct muster_lanes muster_lanes_of_parts(const struct muster_topology *topology,
+                                          const struct muster_blocks *blocks)
+{
+    struct muster_lanes lanes = muster_lanes_of(topology, blocks);
+    lanes.parts = true;
+    return lanes;
 }
 
 /* The lane, or run, of a local rank: the larger runs come first. */
@@ -43,7 +61,8 @@ struct muster_lane muster_lane_at(const struct muster_lanes *lanes, uint32_t hos
                                   uint32_t local_rank)
 {
     uint32_t size = lanes->topology->host_sizes[host];
-    uint32_t lane = lane_of(local_rank, size, lanes->lanes);
+    uint32_t lane =
+        lanes->parts ? local_rank % lanes->lanes : lane_of(local_rank, size, lanes->lanes);
     const struct muster_span run = run_of(lanes, lane, host);
     return (struct muster_lane){.all = lanes,
                                 .lane = lane,
@@ -123,6 +142,12 @@ struct muster_span muster_lane_blocks(const struct muster_lane *own, uint64_t di
                      (uint32_t)((own->host + hosts - distance % hosts) % hosts));
 }
 
+uint64_t muster_lane_place(const struct muster_lane *own, uint64_t distance)
+{
+    uint64_t hosts = own->all->topology->hosts;
+    return own->starts[(own->host + hosts - distance % hosts) % hosts];
+}
+
 bool muster_lanes_next(const struct muster_lanes *lanes, uint32_t lane, uint32_t *host,
                        struct muster_span *ret_span)
 {
@@ -168,6 +193,89 @@ uint32_t muster_lanes_round_hosts(const struct muster_lanes *lanes, uint32_t rou
     uint32_t missing = lanes->topology->hosts - present;
     return present < missing ? present : missing;
 }
+
+/* Between carriers ----------------------------------------------------------------------------- */
+
+void muster_lane_allgather(const struct muster_lane *own, bool fresh,
+                           struct muster_builder *builder)
+{
+    uint64_t hosts = own->all->topology->hosts;
+    for (uint32_t round = 0; round < muster_lanes_rounds(own->all); round++) {
+        uint64_t distance = UINT64_C(1) << round;
+        bool first = round == 0 && fresh;
+        for (uint32_t i = 0; i < muster_lanes_round_hosts(own->all, round); i++) {
+            struct muster_span span = muster_lane_blocks(own, i);
+            span.offset = first ? 0 : span.offset;
+            muster_builder_send(builder, muster_lane_carrier(own, distance),
+                                first ? MUSTER_INPUT : MUSTER_OUTPUT, span);
+            muster_builder_recv(builder, muster_lane_carrier(own, hosts - distance), MUSTER_OUTPUT,
+                                muster_lane_blocks(own, distance + i));
+        }
+        muster_builder_next_round(builder);
+    }
+}
+
+uint64_t muster_lane_allgather_elements(const struct muster_lane *own)
+{
+    uint64_t elements = 0;
+    for (uint32_t round = 0; round < muster_lanes_rounds(own->all); round++) {
+        elements += muster_lane_elements_of(own, 0, muster_lanes_round_hosts(own->all, round));
+    }
+    return elements;
+}
+
+/* True if the blocks of this distance were reduced in an earlier round; rounds count down. */
+static bool is_reduced(const struct muster_lanes *lanes, uint64_t distance, uint32_t round)
+{
+    bool reduced = false;
+    for (uint32_t before = round + 1; before < muster_lanes_rounds(lanes); before++) {
+        reduced = reduced || distance < muster_lanes_round_hosts(lanes, before);
+    }
+    return reduced;
+}
+
+/* Where the carrier has the blocks of this distance: in SCRATCH if they are reduced, else in INPUT.
+ */
+static struct muster_span held(const struct muster_lane *own, uint64_t distance, bool reduced)
+{
+    struct muster_span span = muster_lane_blocks(own, distance);
+    span.offset = reduced ? muster_lane_place(own, distance) : span.offset;
+    return span;
+}
+
+void muster_lane_reduce_scatter(const struct muster_lane *own, bool reduced, bool done,
+                                struct muster_builder *builder)
+{
+    uint64_t hosts = own->all->topology->hosts;
+    for (uint32_t round = muster_lanes_rounds(own->all); round-- > 0;) {
+        uint64_t distance = UINT64_C(1) << round;
+        for (uint32_t i = 0; i < muster_lanes_round_hosts(own->all, round); i++) {
+            bool sent_reduced = reduced || is_reduced(own->all, distance + i, round);
+            bool own_reduced = reduced || is_reduced(own->all, i, round);
+            bool last = round == 0 && done;
+            muster_builder_send(builder, muster_lane_carrier(own, hosts - distance),
+                                sent_reduced ? MUSTER_SCRATCH : MUSTER_INPUT,
+                                held(own, distance + i, sent_reduced));
+            muster_builder_recv_reduce(
+                builder, muster_lane_carrier(own, distance),
+                own_reduced ? MUSTER_SCRATCH : MUSTER_INPUT, held(own, i, own_reduced),
+                last ? MUSTER_OUTPUT : MUSTER_SCRATCH, last ? 0 : muster_lane_place(own, i));
+        }
+        muster_builder_next_round(builder);
+    }
+}
+
+uint64_t muster_lane_reduce_scatter_elements(const struct muster_lane *own)
+{
+    uint64_t elements = 0;
+    for (uint32_t round = 0; round < muster_lanes_rounds(own->all); round++) {
+        elements += muster_lane_elements_of(own, UINT64_C(1) << round,
+                                            muster_lanes_round_hosts(own->all, round));
+    }
+    return elements;
+}
+
+/* Formulas ------------------------------------------------------------------------------------- */
 
 /* The critical path: the shares of the largest host, and all lanes through one uplink. Each further
  * message in a round counts as half a latency. */

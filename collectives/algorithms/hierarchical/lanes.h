@@ -8,6 +8,10 @@
  * host h sends the lane's blocks of hosts h, h - 1, ... to the carrier on host h + 2^k, for as many
  * hosts as that one lacks. A reduce_scatter goes the same way backward. Blocks that are adjacent in
  * the buffer share a message.
+ *
+ * Where the ranks of a host share memory, lanes may carry parts instead: part i of a host's blocks,
+ * which are cut into equal parts, one a lane. The carriers are then the first ranks of each host,
+ * and there are no runs.
  */
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_HIERARCHICAL_LANES_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_HIERARCHICAL_LANES_H
@@ -19,6 +23,7 @@ struct muster_lanes {
     const struct muster_topology *topology; /* borrowed */
     struct muster_blocks blocks;
     uint32_t lanes;
+    bool parts; /* lanes carry equal parts of the hosts' blocks */
 };
 
 /* One rank's view. */
@@ -26,13 +31,20 @@ struct muster_lane {
     const struct muster_lanes *all; /* borrowed */
     uint32_t lane, host;
     uint32_t local_rank, local_size;
-    struct muster_span run; /* the ranks of its run */
+    struct muster_span run; /* the ranks of its run; with parts, the carrier alone */
     bool carries;           /* it is the carrier: the first of them */
     const uint64_t *starts; /* borrowed: muster_lanes_measure() */
 };
 
 struct muster_lanes muster_lanes_of(const struct muster_topology *topology,
                                     const struct muster_blocks *blocks);
+
+/* The same with parts. */
+struct muster_lanes muster_lanes_of_parts(const struct muster_topology *topology,
+                                          const struct muster_blocks *blocks);
+
+/* All blocks of a host. */
+struct muster_span muster_lanes_host(const struct muster_lanes *lanes, uint32_t host);
 
 /* Where the lane's blocks of each host begin if they are stored one host after the other; the last
  * number is their end. `starts` has room for one number more than there are hosts. */
@@ -58,8 +70,25 @@ uint32_t muster_lane_rank_before(const struct muster_lane *own, uint32_t distanc
 /* The lane's carrier on the host `distance` further on. */
 uint32_t muster_lane_carrier(const struct muster_lane *own, uint64_t distance);
 
-/* The lane's blocks of the host `distance` before. */
+/* The lane's blocks of the host `distance` before, and where they begin among the lane's blocks. */
 struct muster_span muster_lane_blocks(const struct muster_lane *own, uint64_t distance);
+
+uint64_t muster_lane_place(const struct muster_lane *own, uint64_t distance);
+
+/* Carriers send each other the blocks of their lane, in OUTPUT. fresh: their own are sent from the
+ * beginning of INPUT: a copy of them may be under way. */
+void muster_lane_allgather(const struct muster_lane *own, bool fresh,
+                           struct muster_builder *builder);
+
+/* Carriers send each other partial sums, which are in SCRATCH, the lane's blocks of one host after
+ * the other; not `reduced`: they are in INPUT still. The last sum, of the own host's blocks, goes
+ * to OUTPUT if they are the rank's own block (`done`). */
+void muster_lane_reduce_scatter(const struct muster_lane *own, bool reduced, bool done,
+                                struct muster_builder *builder);
+
+/* What a carrier sends to others in each of the two, in muster_lanes_rounds() rounds. */
+uint64_t muster_lane_allgather_elements(const struct muster_lane *own);
+uint64_t muster_lane_reduce_scatter_elements(const struct muster_lane *own);
 
 /* Iterates over the lane's blocks in the order of hosts, adjacent ones as one span. *host is the
  * host to begin with, and is set to the one that the next call begins with. False: there are no

@@ -18,62 +18,83 @@ static bool all_own(const struct muster_level *level)
     return level->owners == level->group.size;
 }
 
-/* One step for each owner, all in one round. */
+/* One step for each owner, all in one round. `share`: where this member's own is. */
 static void add_for_each_owner(struct muster_builder *builder, const struct muster_level *level,
-                               enum muster_step_kind kind, enum muster_buffer source)
+                               struct muster_group_call call, bool reduces,
+                               const struct muster_group_ends *ends)
 {
     for (uint32_t owner = 0; owner < level->owners; owner++) {
         const struct muster_span share = muster_level_share(level, owner);
-        const struct muster_group_call call = {.kind = kind,
-                                               .scope = MUSTER_STEP_OVER_HOST,
-                                               .root = muster_group_rank(&level->group, owner),
-                                               .source = source,
-                                               .target = MUSTER_OUTPUT,
-                                               .span = share,
-                                               .at = share.offset};
+        uint64_t in_span = ends->whole + (share.offset - level->span.offset);
+        uint64_t own = owner == level->group.index ? ends->share : 0;
+        call.root = muster_group_rank(&level->group, owner);
+        call.span = (struct muster_span){.offset = reduces ? in_span : own, .count = share.count};
+        call.at = reduces ? own : in_span;
         muster_builder_group(builder, &call);
     }
+}
+
+void muster_group_level_reduce(struct muster_builder *builder, const struct muster_level *level,
+                               const struct muster_group_ends *ends)
+{
+    struct muster_group_call call = {.kind = MUSTER_STEP_GROUP_REDUCE_SCATTER,
+                                     .scope = MUSTER_STEP_OVER_HOST,
+                                     .source = ends->span_buffer,
+                                     .target = ends->share_buffer,
+                                     .span = {.offset = ends->whole, .count = level->span.count},
+                                     .at = ends->share};
+    if (all_own(level)) {
+        muster_builder_group(builder, &call);
+    } else {
+        call.kind = MUSTER_STEP_GROUP_REDUCE;
+        add_for_each_owner(builder, level, call, true, ends);
+    }
+}
+
+void muster_group_level_spread(struct muster_builder *builder, const struct muster_level *level,
+                               const struct muster_group_ends *ends)
+{
+    struct muster_group_call call = {.kind = MUSTER_STEP_GROUP_ALLGATHER,
+                                     .scope = MUSTER_STEP_OVER_HOST,
+                                     .source = ends->share_buffer,
+                                     .target = ends->span_buffer,
+                                     .span = {.offset = ends->share, .count = level->span.count},
+                                     .at = ends->whole};
+    if (all_own(level)) {
+        muster_builder_group(builder, &call);
+    } else {
+        call.kind = MUSTER_STEP_GROUP_BROADCAST;
+        add_for_each_owner(builder, level, call, false, ends);
+    }
+}
+
+static struct muster_group_ends in_output(const struct muster_level *level,
+                                          enum muster_buffer span_buffer)
+{
+    return (struct muster_group_ends){.span_buffer = span_buffer,
+                                      .share_buffer = MUSTER_OUTPUT,
+                                      .whole = level->span.offset,
+                                      .share =
+                                          muster_level_share(level, level->group.index).offset};
 }
 
 static enum muster_buffer reduce_scatter(struct muster_builder *builder,
                                          const struct muster_level *level,
                                          enum muster_buffer source)
 {
-    const struct muster_group_call call = {
-        .kind = MUSTER_STEP_GROUP_REDUCE_SCATTER,
-        .scope = MUSTER_STEP_OVER_HOST,
-        .source = source,
-        .target = MUSTER_OUTPUT,
-        .span = level->span,
-        .at = muster_level_share(level, level->group.index).offset};
+    const struct muster_group_ends ends = in_output(level, source);
     if (level->group.size == 1) {
         return source;
     }
-    if (all_own(level)) {
-        muster_builder_group(builder, &call);
-    } else {
-        add_for_each_owner(builder, level, MUSTER_STEP_GROUP_REDUCE, source);
-    }
+    muster_group_level_reduce(builder, level, &ends);
     return MUSTER_OUTPUT;
 }
 
 static void allgather(struct muster_builder *builder, const struct muster_level *level)
 {
-    const struct muster_group_call call = {
-        .kind = MUSTER_STEP_GROUP_ALLGATHER,
-        .scope = MUSTER_STEP_OVER_HOST,
-        .source = MUSTER_OUTPUT,
-        .target = MUSTER_OUTPUT,
-        .span = {.offset = muster_level_share(level, level->group.index).offset,
-                 .count = level->span.count},
-        .at = level->span.offset};
-    if (level->group.size == 1) {
-        return;
-    }
-    if (all_own(level)) {
-        muster_builder_group(builder, &call);
-    } else {
-        add_for_each_owner(builder, level, MUSTER_STEP_GROUP_BROADCAST, MUSTER_OUTPUT);
+    const struct muster_group_ends ends = in_output(level, MUSTER_OUTPUT);
+    if (level->group.size > 1) {
+        muster_group_level_spread(builder, level, &ends);
     }
 }
 

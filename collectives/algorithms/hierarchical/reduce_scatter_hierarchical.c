@@ -24,13 +24,6 @@ struct carrier {
     bool reduced; /* SCRATCH holds sums over the host; else the data is still in INPUT */
 };
 
-/* Where the blocks of the host `distance` before begin in SCRATCH. */
-static uint64_t place_of(const struct carrier *carrier, uint64_t distance)
-{
-    uint64_t hosts = carrier->own->all->topology->hosts;
-    return carrier->own->starts[(carrier->own->host + hosts - distance % hosts) % hosts];
-}
-
 /* Every rank sends each carrier of its host the blocks of that one's lane. */
 static void reduce_within_host(struct carrier *carrier)
 {
@@ -57,55 +50,12 @@ static void reduce_within_host(struct carrier *carrier)
     }
 }
 
-/* True if the blocks of this distance were reduced in an earlier round; rounds count down. */
-static bool is_reduced(const struct carrier *carrier, uint64_t distance, uint32_t round)
-{
-    bool reduced = carrier->reduced;
-    for (uint32_t before = round + 1; before < muster_lanes_rounds(carrier->own->all); before++) {
-        reduced = reduced || distance < muster_lanes_round_hosts(carrier->own->all, before);
-    }
-    return reduced;
-}
-
-/* Where the carrier has the blocks of this distance: in SCRATCH if they are reduced, else in INPUT.
- */
-static struct muster_span held(const struct carrier *carrier, uint64_t distance, bool reduced)
-{
-    struct muster_span span = muster_lane_blocks(carrier->own, distance);
-    span.offset = reduced ? place_of(carrier, distance) : span.offset;
-    return span;
-}
-
-/* Carriers send each other partial sums. The last sum goes to OUTPUT if the run is this rank alone.
- */
-static void reduce_between_hosts(const struct carrier *carrier)
-{
-    const struct muster_lane *own = carrier->own;
-    uint64_t hosts = own->all->topology->hosts;
-    for (uint32_t round = muster_lanes_rounds(own->all); round-- > 0;) {
-        uint64_t distance = UINT64_C(1) << round;
-        for (uint32_t i = 0; i < muster_lanes_round_hosts(own->all, round); i++) {
-            bool sent_reduced = is_reduced(carrier, distance + i, round);
-            bool own_reduced = is_reduced(carrier, i, round);
-            bool done = round == 0 && own->run.count == 1;
-            muster_builder_send(carrier->builder, muster_lane_carrier(own, hosts - distance),
-                                sent_reduced ? MUSTER_SCRATCH : MUSTER_INPUT,
-                                held(carrier, distance + i, sent_reduced));
-            muster_builder_recv_reduce(
-                carrier->builder, muster_lane_carrier(own, distance),
-                own_reduced ? MUSTER_SCRATCH : MUSTER_INPUT, held(carrier, i, own_reduced),
-                done ? MUSTER_OUTPUT : MUSTER_SCRATCH, done ? 0 : place_of(carrier, i));
-        }
-        muster_builder_next_round(carrier->builder);
-    }
-}
-
 /* Sends the blocks of the run to their ranks. */
 static void send_run(const struct carrier *carrier)
 {
     const struct muster_lane *own = carrier->own;
     uint64_t first = own->run.offset;
-    uint64_t place = place_of(carrier, 0);
+    uint64_t place = muster_lane_place(own, 0);
     for (uint64_t rank = first; rank < first + own->run.count; rank++) {
         struct muster_span block = muster_blocks_at(&own->all->blocks, rank);
         block.offset = place;
@@ -136,7 +86,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
             (struct muster_span){.count = muster_blocks_at(&blocks, plan->rank).count});
         return MUSTER_OK;
     }
-    reduce_between_hosts(&carrier);
+    muster_lane_reduce_scatter(&own, carrier.reduced, own.run.count == 1, builder);
     if (own.run.count > 1) {
         send_run(&carrier);
     }
@@ -154,11 +104,7 @@ static struct muster_step_totals totals_of(const struct muster_lane *own)
         return totals;
     }
     totals.rounds += muster_lanes_rounds(lanes) + own->local_size - 1;
-    totals.elements = total - muster_lane_elements(own);
-    for (uint32_t round = 0; round < muster_lanes_rounds(lanes); round++) {
-        totals.elements += muster_lane_elements_of(own, UINT64_C(1) << round,
-                                                   muster_lanes_round_hosts(lanes, round));
-    }
+    totals.elements = total - muster_lane_elements(own) + muster_lane_reduce_scatter_elements(own);
     totals.elements +=
         muster_lane_blocks(own, 0).count - muster_blocks_at(&lanes->blocks, own->run.offset).count;
     return totals;

@@ -1,5 +1,6 @@
-/* Group steps within hosts beside messages between them: right results on even and ragged hosts, in
- * place, in several ranges, with leaders and pieces; members that disagree; deaths. */
+/* Group steps within hosts beside messages between them, in allreduces: right results on even and
+ * ragged hosts, in place, in several ranges, with leaders and pieces; members that disagree;
+ * deaths. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -163,78 +164,6 @@ static void results_are_right_on_even_and_ragged_hosts(void **state)
     }
 }
 
-/* Broadcast, reduce and barrier ------------------------------------------------------------------
- */
-
-static void check_rooted(struct group_member *member, const struct muster_request *request,
-                         const int64_t *out)
-{
-    int64_t ranks = member->group->size;
-    bool reduces = request->collective == MUSTER_REDUCE;
-    for (size_t i = 0; i < request->count && (!reduces || member->rank == request->root); i++) {
-        int64_t at = (int64_t)i * 7;
-        int64_t expected =
-            reduces ? ranks * at + 500 * ranks * (ranks - 1) : at + request->root * INT64_C(1000);
-        if (out[i] != expected) {
-            group_fail(member, "%s, count %llu, root %u: element %zu is %lld, not %lld",
-                       muster_collective_name(request->collective),
-                       (unsigned long long)request->count, request->root, i, (long long)out[i],
-                       (long long)expected);
-            return;
-        }
-    }
-}
-
-static void call_rooted(struct group_member *member, void *argument)
-{
-    static const enum muster_collective collectives[] = {MUSTER_BROADCAST, MUSTER_REDUCE,
-                                                         MUSTER_BARRIER};
-    static const size_t counts[] = {0, 1, 1003, 20000};
-    int64_t *in = calloc(COUNT_MAX, sizeof *in);
-    int64_t *out = calloc(COUNT_MAX, sizeof *out);
-    uint32_t suspect;
-    (void)argument;
-    for (uint32_t i = 0; i < 12 * member->group->size && member->failure[0] == '\0'; i++) {
-        enum muster_collective collective = collectives[i % 3];
-        struct muster_request request = {.collective = collective,
-                                         .algorithm = "hierarchical_group",
-                                         .deadline_ns = muster_clock_after_ms(HANGS_MS)};
-        if (collective != MUSTER_BARRIER) {
-            request.in = collective == MUSTER_BROADCAST ? NULL : in;
-            request.out = out;
-            request.count = counts[i / 3 % 4];
-            request.type = MUSTER_INT64;
-            request.op = MUSTER_SUM;
-            request.root = i / 12;
-        }
-        uint64_t announced = announced_by(member);
-        fill(member, in, request.count);
-        fill(member, out, request.count);
-        if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, &suspect) != MUSTER_OK) {
-            group_fail(member, "%s: %s", muster_collective_name(collective), muster_last_error());
-        } else {
-            check_rooted(member, &request, out);
-        }
-        if (announced_by(member) == announced && in_a_group(member)) {
-            group_fail(member, "%s has performed no group step",
-                       muster_collective_name(collective));
-        }
-    }
-    free(in);
-    free(out);
-}
-
-static void broadcast_reduce_and_barrier_are_right(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < SHAPES; i++) {
-        struct group group;
-        group_start(&group, GROUP_MEMORY, shapes[i].hosts, shapes[i].sizes, NULL);
-        group_each(&group, call_rooted, NULL);
-        group_finish(&group);
-    }
-}
-
 /* Members that disagree ------------------------------------------------------------------------ */
 
 enum { ROUNDS = 12 };
@@ -339,7 +268,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_right_on_even_and_ragged_hosts),
-        cmocka_unit_test(broadcast_reduce_and_barrier_are_right),
         cmocka_unit_test(members_that_disagree_are_told_and_go_on),
         cmocka_unit_test(a_death_ends_the_calls_of_all),
     };

@@ -65,12 +65,13 @@ static muster_status meet_to_broadcast(struct muster_group_run *run)
                         : muster_group_wait_for_announcement(run, run->launch->shape.root);
 }
 
+/* The root, too, unless its data are there already. */
 static muster_status read_root(struct muster_group_run *run)
 {
     struct muster_group_payloads payloads;
     struct muster_group_inputs inputs;
     uint32_t root = run->launch->shape.root;
-    if (is_root(run)) {
+    if (is_root(run) && run->launch->in == run->launch->out) {
         return MUSTER_OK;
     }
     TRY(muster_group_find_input(run, &run->exposure, root, &payloads, &inputs));
