@@ -65,7 +65,8 @@ void muster_promise_add_closing_formula(const struct muster_plan *plan,
 
 muster_status muster_promise_keep(const struct muster_plan *plan, struct muster_schedule *schedule)
 {
+    const struct muster_shape shape = muster_plan_shape(plan);
     return plan->keep_input && plan->in_place
-               ? muster_schedule_keep_input(schedule, closes_behind(plan))
+               ? muster_schedule_keep_input(&shape, schedule, closes_behind(plan))
                : MUSTER_OK;
 }

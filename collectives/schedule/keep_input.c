@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/schedule/group_step.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
@@ -44,6 +45,7 @@ struct slot {
 };
 
 struct keeping {
+    const struct muster_shape *shape; /* of the call */
     struct muster_schedule *schedule;
     struct cell *cells; /* [cell_count + 1]; the last one only marks the end */
     size_t cell_count;
@@ -58,19 +60,25 @@ struct side {
 };
 
 /* The parts of OUTPUT that the step touches: at most two. */
-static size_t sides_of(const struct muster_step *step, struct side sides[2])
+static size_t sides_of(const struct keeping *keeping, const struct muster_step *step,
+                       struct side sides[2])
 {
+    /* Every step is asked several times, and few of them are group steps. */
+    const struct muster_step_ranges ranges =
+        muster_step_is_group(step) ? muster_step_ranges(keeping->shape, keeping->schedule, step)
+                                   : (struct muster_step_ranges){
+                                         .reads = step->kind != MUSTER_STEP_RECV,
+                                         .writes = step->kind != MUSTER_STEP_SEND,
+                                         .source = step->span,
+                                         .target = {.offset = step->at, .count = step->span.count}};
     size_t count = 0;
-    if (step->span.count == 0) {
-        return 0;
-    }
-    if (step->kind != MUSTER_STEP_RECV && step->source == MUSTER_OUTPUT) {
-        sides[count] = (struct side){.offset = step->span.offset, .count = step->span.count};
+    if (ranges.reads && step->source == MUSTER_OUTPUT && ranges.source.count > 0) {
+        sides[count] = (struct side){.offset = ranges.source.offset, .count = ranges.source.count};
         count++;
     }
-    if (step->kind != MUSTER_STEP_SEND && step->target == MUSTER_OUTPUT) {
-        sides[count] =
-            (struct side){.is_target = true, .offset = step->at, .count = step->span.count};
+    if (ranges.writes && step->target == MUSTER_OUTPUT && ranges.target.count > 0) {
+        sides[count] = (struct side){
+            .is_target = true, .offset = ranges.target.offset, .count = ranges.target.count};
         count++;
     }
     return count;
@@ -95,7 +103,7 @@ static muster_status cut_cells(struct keeping *keeping)
     size_t count = 0;
     for (size_t i = 0; i < schedule->step_count; i++) {
         struct side sides[2];
-        for (size_t j = sides_of(&schedule->steps[i], sides); j-- > 0;) {
+        for (size_t j = sides_of(keeping, &schedule->steps[i], sides); j-- > 0;) {
             cuts[count++] = sides[j].offset;
             cuts[count++] = sides[j].offset + sides[j].count;
         }
@@ -148,7 +156,7 @@ static void count_writes(struct keeping *keeping)
 {
     for (size_t i = 0; i < keeping->schedule->step_count; i++) {
         struct side sides[2];
-        for (size_t j = sides_of(&keeping->schedule->steps[i], sides); j-- > 0;) {
+        for (size_t j = sides_of(keeping, &keeping->schedule->steps[i], sides); j-- > 0;) {
             size_t cell = find_cell(keeping, sides[j].offset);
             uint64_t end = sides[j].offset + sides[j].count;
             /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a step with a span has cells */
@@ -213,7 +221,7 @@ static void find_blocks(struct keeping *keeping)
         changed = false;
         for (size_t i = 0; i < keeping->schedule->step_count; i++) {
             struct side sides[2];
-            for (size_t j = sides_of(&keeping->schedule->steps[i], sides); j-- > 0;) {
+            for (size_t j = sides_of(keeping, &keeping->schedule->steps[i], sides); j-- > 0;) {
                 changed |= join_side(keeping, i, &sides[j]);
             }
         }
@@ -239,7 +247,7 @@ static void find_last_rounds(struct keeping *keeping)
     const struct muster_schedule *schedule = keeping->schedule;
     for (size_t i = 0; i < schedule->step_count; i++) {
         struct side sides[2];
-        for (size_t j = sides_of(&schedule->steps[i], sides); j-- > 0;) {
+        for (size_t j = sides_of(keeping, &schedule->steps[i], sides); j-- > 0;) {
             size_t block = block_of_side(keeping, i, &sides[j]);
             if (block != NONE) {
                 struct cell *first = &keeping->cells[block];
@@ -295,7 +303,7 @@ static muster_status place_blocks(struct keeping *keeping)
     find_last_rounds(keeping);
     for (size_t i = 0; i < schedule->step_count; i++) {
         struct side sides[2];
-        for (size_t j = sides_of(&schedule->steps[i], sides); j-- > 0;) {
+        for (size_t j = sides_of(keeping, &schedule->steps[i], sides); j-- > 0;) {
             size_t block = block_of_side(keeping, i, &sides[j]);
             if (block != NONE && !keeping->cells[block].placed) {
                 place_block(keeping, block, &schedule->steps[i]);
@@ -324,7 +332,7 @@ static struct muster_step move_step(const struct keeping *keeping, size_t index)
 {
     struct muster_step moved = keeping->schedule->steps[index];
     struct side sides[2];
-    for (size_t j = sides_of(&keeping->schedule->steps[index], sides); j-- > 0;) {
+    for (size_t j = sides_of(keeping, &keeping->schedule->steps[index], sides); j-- > 0;) {
         size_t block = block_of_side(keeping, index, &sides[j]);
         if (block == NONE) {
             continue;
@@ -407,9 +415,10 @@ static muster_status keep(struct keeping *keeping, bool all_last)
     return move_steps(keeping);
 }
 
-muster_status muster_schedule_keep_input(struct muster_schedule *schedule, bool all_last)
+muster_status muster_schedule_keep_input(const struct muster_shape *shape,
+                                         struct muster_schedule *schedule, bool all_last)
 {
-    struct keeping keeping = {.schedule = schedule};
+    struct keeping keeping = {.shape = shape, .schedule = schedule};
     muster_status status = keep(&keeping, all_last);
     free(keeping.cells);
     free(keeping.slots);

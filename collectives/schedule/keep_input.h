@@ -15,6 +15,9 @@
  * is a REDUCE, which has one place for its operand and its result, those elements stay in SCRATCH,
  * and one more round of the lane copies them to OUTPUT at the end.
  *
+ * A group step (group_step.h) is like other steps: what its rank reads in OUTPUT may have gone to
+ * SCRATCH, and what it writes there is written to SCRATCH unless it is the last write.
+ *
  * Scratch, for S elements on P ranks: S/2 for halving-doubling, and for recursive doubling nothing
  * beyond what it has anyway. For a ring one chunk is sent while the next one arrives, so a step
  * that sends a whole chunk needs 2 S/P (S/P for three ranks, nothing for two; and one small chunk
@@ -27,10 +30,11 @@
 
 #include "collectives/schedule/schedule.h"
 
-/* Changes one rank's schedule, which is right, so that it keeps its input. all_last: all of OUTPUT
- * is written in the last rounds of the lanes, by copies. Pure. MUSTER_FATAL: no memory; the
- * schedule is then as it was. */
-MUSTER_CHECKED muster_status muster_schedule_keep_input(struct muster_schedule *schedule,
+/* Changes one rank's schedule of the shape's call, which is right, so that it keeps its input.
+ * all_last: all of OUTPUT is written in the last rounds of the lanes, by copies. Pure.
+ * MUSTER_FATAL: no memory; the schedule is then as it was. */
+MUSTER_CHECKED muster_status muster_schedule_keep_input(const struct muster_shape *shape,
+                                                        struct muster_schedule *schedule,
                                                         bool all_last);
 
 #endif

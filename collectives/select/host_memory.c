@@ -109,9 +109,12 @@ static struct work work_of(const struct muster_memory_call *call, enum muster_me
     bool shared = call->collective == MUSTER_ALLREDUCE;
     switch (method) {
     case MUSTER_MEMORY_SHARES:
-        return (struct work){.signals = windows == 1 ? 2 : 1 + 2 * windows,
-                             .copied = 2 * others + input / ranks,
-                             .reduced = others};
+        return shared ? (struct work){.signals = windows == 1 ? 2 : 1 + 2 * windows,
+                                      .copied = 2 * others + input / ranks,
+                                      .reduced = others}
+                      : (struct work){.signals = 1 + windows,
+                                      .copied = input + (reduces ? 0 : read_elements(call)),
+                                      .reduced = reduces ? read_elements(call) : 0};
     case MUSTER_MEMORY_BUFFERS:
         return shared ? (struct work){.signals = 3,
                                       .calls = 2 * (ranks - 1),
@@ -153,18 +156,27 @@ static struct muster_memory_cost predict(const struct muster_memory_call *call,
                                        .all_us = wait_us + crowd * busy_us};
 }
 
+/* A rank that gives up returns its buffers to its caller, who may change them while others read.
+ * These find out before they return, but may have written to their own by then. */
+static bool reads_buffers(const struct muster_memory_call *call,
+                          const struct muster_memory_reach *reach)
+{
+    return reach->buffers && call->collective != MUSTER_BARRIER && !call->keep_input;
+}
+
 static bool is_possible(const struct muster_memory_call *call,
                         const struct muster_memory_reach *reach, enum muster_memory_method method)
 {
-    if (method == MUSTER_MEMORY_BUFFERS) {
-        /* A rank that gives up returns its buffers to its caller, who may change them while others
-         * read. These find out before they return, but may have written to their own by then. */
-        return reach->buffers && call->collective != MUSTER_BARRIER && !call->keep_input;
+    bool fits = call->largest_input * call->element_size_bytes <= reach->staging_bytes;
+    switch (method) {
+    case MUSTER_MEMORY_BUFFERS:
+        return reads_buffers(call, reach);
+    case MUSTER_MEMORY_SHARES:
+        return windows_of(call, reach) <= WINDOWS_MAX &&
+               (call->collective == MUSTER_ALLREDUCE || (!fits && !reads_buffers(call, reach)));
+    default:
+        return fits;
     }
-    if (method == MUSTER_MEMORY_SHARES) {
-        return call->collective == MUSTER_ALLREDUCE && windows_of(call, reach) <= WINDOWS_MAX;
-    }
-    return call->largest_input * call->element_size_bytes <= reach->staging_bytes;
 }
 
 bool muster_memory_find(const struct muster_memory_call *call,

@@ -14,10 +14,11 @@
 enum muster_memory_method {
     MUSTER_MEMORY_STAGED = 1, /* each rank copies its input into its staging area, and every rank
                                  reads what it needs from the areas */
-    MUSTER_MEMORY_SHARES =
-        2, /* allreduce: each rank copies its input into its staging area, reduces
-              one share of all inputs, and puts the result into its area for the
-              others; an input larger than an area goes in windows of its size */
+    /* An input larger than an area goes through it in windows of its size. An allreduce is done in
+     * shares: each rank copies its input into its staging area, reduces one share of all inputs,
+     * and puts the result into its area for the others. The other collectives are done as staged
+     * ones, where ranks may not read each other's buffers. */
+    MUSTER_MEMORY_SHARES = 2,
     MUSTER_MEMORY_BUFFERS = 3, /* each rank reads straight from the others' buffers; an allreduce
                                   in shares; not where the input is kept */
 };
@@ -35,7 +36,7 @@ struct muster_memory_call {
     size_t element_size_bytes;
 };
 
-/* The call of a group step of so many members; `count` is that of the step. */
+/* The call of a group step of so many members, without promises; `count` is that of the step. */
 struct muster_memory_call muster_memory_call_of(const struct muster_step *step, uint32_t members,
                                                 size_t element_size_bytes);
 

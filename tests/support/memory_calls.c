@@ -114,24 +114,15 @@ static void draw_method(struct memory_call *call, bool buffers)
 {
     bool barrier = call->shape.collective == MUSTER_BARRIER;
     bool fits = fits_staging_area(call);
-    bool allreduce = call->shape.collective == MUSTER_ALLREDUCE;
-    if (allreduce && draw(call, 6, 2) == 0) {
+    bool reads = buffers && !barrier;
+    unsigned one_in = call->shape.collective == MUSTER_ALLREDUCE ? 2 : 4;
+    if (!barrier && (draw(call, 6, one_in) == 0 || (!fits && !reads))) {
         call->method = MUSTER_MEMORY_SHARES;
-        return;
-    }
-    if (buffers && !barrier && (!fits || draw(call, 5, 3) == 0)) {
+    } else if (reads && (!fits || draw(call, 5, 3) == 0)) {
         call->method = MUSTER_MEMORY_BUFFERS;
-        return;
+    } else {
+        call->method = MUSTER_MEMORY_STAGED;
     }
-    if (!fits) { /* make the call small */
-        call->shape.count = 7;
-        call->shape.input_bounds = NULL;
-        call->shape.output_bounds = NULL;
-        if (call->shape.collective == MUSTER_ALLGATHERV) {
-            call->shape.collective = MUSTER_ALLGATHER;
-        }
-    }
-    call->method = MUSTER_MEMORY_STAGED;
 }
 
 static void place_buffers(struct memory_call *call, uint64_t *memory)

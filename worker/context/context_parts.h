@@ -138,11 +138,11 @@ MUSTER_CHECKED muster_status muster_context_schedule(const struct muster_context
                                                      struct muster_plan *plan,
                                                      struct muster_cached_operation *made);
 
-/* host_steps.c: the methods for the group steps of a schedule of the shape's call, [step_count] by
+/* host_steps.c: the methods for the group steps of a schedule of the plan, [step_count] by
  * the index of a step; NULL: it has none. False: one of them cannot be performed in the memory of
  * the host, on any of its ranks. The caller frees them. */
 MUSTER_CHECKED muster_status muster_context_find_methods(const struct muster_context *context,
-                                                         const struct muster_shape *shape,
+                                                         const struct muster_plan *plan,
                                                          const struct muster_schedule *schedule,
                                                          size_t element_size_bytes,
                                                          bool *ret_possible, uint8_t **ret_methods);

@@ -103,8 +103,8 @@ static muster_status generate_schedule(const struct muster_context *context,
         muster_status status =
             made->method != 0
                 ? MUSTER_OK
-                : muster_context_find_methods(context, &made->launch.shape, ret_schedule,
-                                              made->element_size_bytes, &possible, ret_methods);
+                : muster_context_find_methods(context, plan, ret_schedule, made->element_size_bytes,
+                                              &possible, ret_methods);
         if (status == MUSTER_OK && possible) {
             return MUSTER_OK;
         }

@@ -83,8 +83,7 @@ bool muster_hierarchy_shares(const struct muster_plan *plan)
 {
     const struct muster_hierarchy hierarchy = muster_hierarchy_of(plan->variant);
     bool steady = is_steady(hierarchy.cross) && is_steady(hierarchy.world);
-    return plan->memory != NULL && !plan->keep_input && plan->topology->hosts > 1 &&
-           (hierarchy.pieces == 0 || steady);
+    return plan->memory != NULL && plan->topology->hosts > 1 && (hierarchy.pieces == 0 || steady);
 }
 
 /* The parameters, which are the same for all ranks. */

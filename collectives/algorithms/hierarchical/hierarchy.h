@@ -28,9 +28,8 @@ struct muster_hierarchy {
 struct muster_hierarchy muster_hierarchy_of(uint32_t variant);
 
 /* Whether local=group stands for group steps in the plan; else it stands for the default, by
- * messages. That is so where ranks share no memory; where the input is kept, because partial sums
- * of a group step would be written to OUTPUT; and in pieces, if the number of rounds between hosts
- * depends on a piece's size, because the ranks of a host would come to their group steps in
+ * messages. That is so where ranks share no memory; and in pieces, if the number of rounds between
+ * hosts depends on a piece's size, because the ranks of a host would come to their group steps in
  * different orders. */
 bool muster_hierarchy_shares(const struct muster_plan *plan);
 

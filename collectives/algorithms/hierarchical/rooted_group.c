@@ -1,8 +1,7 @@
 /*
  * Broadcast, reduce and barrier over hosts whose ranks share memory: within each host one group
  * step (collectives/schedule/group_step.h) each way, between the leaders of hosts and racks the
- * messages of the hierarchical algorithms. Where ranks share no memory, or the input is kept, these
- * do all of it.
+ * messages of the hierarchical algorithms. Where ranks share no memory, these do all of it.
  *
  * Source: group steps in place of the levels within hosts in X. Luo et al.: HAN: a hierarchical
  * autotuned collective communication framework. CLUSTER 2020.
@@ -26,11 +25,6 @@ enum { HOST_LEVEL = MUSTER_ROOTED_LEVELS - 1 };
 extern const struct muster_generator muster_barrier_hierarchical_generator;
 extern const struct muster_generator muster_broadcast_hierarchical_generator;
 extern const struct muster_generator muster_reduce_hierarchical_generator;
-
-static bool shares(const struct muster_plan *plan)
-{
-    return plan->memory != NULL && !plan->keep_input && !plan->finish_together;
-}
 
 static void add_group_step(const struct muster_rooted *rooted, enum muster_step_kind kind,
                            enum muster_buffer source, enum muster_buffer target, uint64_t count,
@@ -159,12 +153,13 @@ static void find_formula(const struct muster_plan *plan, muster_rooted_totals be
     static muster_status generate_##name(const struct muster_plan *plan,                           \
                                          struct muster_builder *builder)                           \
     {                                                                                              \
-        return shares(plan) ? generate(plan, builder, add_##name)                                  \
-                            : muster_##name##_hierarchical_generator.generate(plan, builder);      \
+        return plan->memory != NULL                                                                \
+                   ? generate(plan, builder, add_##name)                                           \
+                   : muster_##name##_hierarchical_generator.generate(plan, builder);               \
     }                                                                                              \
     static void formula_##name(const struct muster_plan *plan, struct muster_formula *ret_formula) \
     {                                                                                              \
-        if (shares(plan)) {                                                                        \
+        if (plan->memory != NULL) {                                                                \
             find_formula(plan, between, within, ret_formula);                                      \
         } else {                                                                                   \
             muster_##name##_hierarchical_generator.formula(plan, ret_formula);                     \

@@ -137,11 +137,9 @@ static muster_status refuse(struct muster_group_run *run)
 
 static const muster_group_stage refused[] = {refuse, NULL};
 
-const muster_group_stage *muster_group_stages_of(const struct muster_group_run *run)
+static const muster_group_stage *stages_at_once(const struct muster_group_run *run)
 {
     switch (run->launch->shape.collective) {
-    case MUSTER_ALLREDUCE:
-        return muster_group_allreduce_stages(run);
     case MUSTER_REDUCE_SCATTER:
         return reduce_scatter;
     case MUSTER_REDUCE:
@@ -156,4 +154,15 @@ const muster_group_stage *muster_group_stages_of(const struct muster_group_run *
     default:
         return refused;
     }
+}
+
+const muster_group_stage *muster_group_stages_of(const struct muster_group_run *run)
+{
+    enum muster_collective collective = run->launch->shape.collective;
+    if (collective == MUSTER_ALLREDUCE) {
+        return muster_group_allreduce_stages(run);
+    }
+    return run->step->method == MUSTER_MEMORY_SHARES && collective != MUSTER_BARRIER
+               ? muster_group_stages_in_windows
+               : stages_at_once(run);
 }

@@ -55,7 +55,7 @@ struct muster_group_run {
     const muster_group_stage *current, *stage; /* the present one, and the next */
     struct muster_group_exposure exposure;
     uint32_t peer;            /* of the present stage: peers that it is done with */
-    uint64_t window, windows; /* of an allreduce: the present one, and how many there are */
+    uint64_t window, windows; /* of data larger than an area: the present one, and how many */
     bool polled;              /* waits return MUSTER_RETRY, and store here what they wait for: */
     int64_t spin_ns;          /* how long each polls before that; after the first one 0 */
     uint32_t awaited_rank;
@@ -225,6 +225,8 @@ MUSTER_CHECKED muster_status muster_group_stage_finish_together(struct muster_gr
 
 /* The stages of the run's collective. */
 const muster_group_stage *muster_group_stages_of(const struct muster_group_run *run);
+/* Of collectives other than allreduce whose data go through the staging areas in windows. */
+extern const muster_group_stage muster_group_stages_in_windows[];
 /* The stages of an allreduce by the step's method. */
 const muster_group_stage *muster_group_allreduce_stages(const struct muster_group_run *run);
 

@@ -116,7 +116,7 @@ static muster_status call_wrongly(const struct group *group, struct muster_group
 static bool all_notice(const struct memory_call *call)
 {
     return !muster_collective_has_root(call->shape.collective) ||
-           call->method == MUSTER_MEMORY_BUFFERS;
+           call->method != MUSTER_MEMORY_STAGED;
 }
 
 /* Runs one operation on this rank. If a rank calls it differently, an error is right, and required
