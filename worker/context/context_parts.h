@@ -56,7 +56,8 @@ struct muster_context_memory {
     struct muster_group_memory *memory; /* owned; NULL: there is none */
     struct muster_memory_reach reach;
     struct muster_operation_group group; /* performs group steps in it */
-    struct muster_group_memory *second;  /* owned: its part for calls in flight */
+    /* Owned: its parts for calls in flight; on one host only the first. */
+    struct muster_group_memory *parts[MUSTER_GROUP_FLIGHT_PARTS];
 };
 
 /* Such small buffers are parts of larger allocations, of which no process unmaps one and then gets
@@ -101,6 +102,9 @@ struct muster_context {
     muster_status broken;  /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];
 };
+
+/* memory_setup.c: leaves the group; accepts what is not there. */
+void muster_context_memory_finish(struct muster_context_memory *memory);
 
 /* context.c: the ranks share this memory from now on; takes it. */
 void muster_context_set_shared(struct muster_context *context,

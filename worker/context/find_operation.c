@@ -179,8 +179,7 @@ muster_status muster_context_schedule(const struct muster_context *context,
         plan->memory = NULL;
     }
     TRY(generate(context, plan, made));
-    muster_operation_set_group(made->operation, in_parts ? &context->host.group : group,
-                               made->method);
+    muster_operation_set_group(made->operation, group, made->method);
     return MUSTER_OK;
 }
 
@@ -191,7 +190,8 @@ static muster_status choose_and_schedule(struct muster_context *context,
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
     struct muster_plan plan = muster_context_plan(context, made);
     TRY(choose(context, context->key, &plan, made));
-    return muster_context_schedule(context, &context->shared.group, &plan, made);
+    return muster_context_schedule(
+        context, context->hosts_share ? &context->host.group : &context->shared.group, &plan, made);
 }
 
 /* made holds its key and its launch. */

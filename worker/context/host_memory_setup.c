@@ -32,14 +32,20 @@ static muster_status open_on_all(const struct muster_memory_setup *setup,
                                  struct muster_context_memory *host, bool *ret_all)
 {
     TRY(muster_memory_setup_open(setup, options, &host->memory));
-    TRY(muster_memory_setup_all(setup, host->memory != NULL || options->ranks == 1, ret_all));
+    bool here = options->ranks == 1 ||
+                (host->memory != NULL &&
+                 muster_memory_setup_parts(host, MUSTER_GROUP_FLIGHT_PARTS) == MUSTER_OK);
+    TRY(muster_memory_setup_all(setup, here, ret_all));
     if (!*ret_all) {
         return MUSTER_OK;
     }
     bool reads = true;
     if (host->memory != NULL) {
         reads = muster_group_memory_probe(host->memory);
-        muster_group_memory_begin_parts(host->memory, setup->context->sequence + 1);
+        muster_group_memory_begin_calls(host->memory, setup->context->sequence + 1);
+    }
+    for (uint32_t i = 0; i < MUSTER_GROUP_FLIGHT_PARTS && host->memory != NULL; i++) {
+        muster_group_memory_begin_part_calls(host->memory, host->parts[i]);
     }
     TRY(muster_memory_setup_all(setup, reads, &reads));
     host->reach =
@@ -72,7 +78,7 @@ muster_status muster_context_share_host_memory(const struct muster_memory_setup 
                                                         .stream_bytes = MUSTER_GROUP_STREAM_BYTES};
     muster_status status = open_on_all(setup, &options, &host, &all);
     if (status != MUSTER_OK || !all) {
-        muster_group_memory_destroy(host.memory);
+        muster_context_memory_finish(&host);
         return status;
     }
     host.group = (struct muster_operation_group){.device = muster_devices_host(),

@@ -100,3 +100,20 @@ muster_status muster_memory_setup_open(const struct muster_memory_setup *setup,
     TRY(muster_memory_setup_all(setup, created || options->rank > 0 || alone, &all));
     return all && !alone ? pass(setup, options, ret_memory) : MUSTER_OK;
 }
+
+muster_status muster_memory_setup_parts(struct muster_context_memory *memory, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        TRY(muster_group_memory_create_part(memory->memory, i + 1, &memory->parts[i]));
+    }
+    return MUSTER_OK;
+}
+
+void muster_context_memory_finish(struct muster_context_memory *memory)
+{
+    for (uint32_t i = 0; i < MUSTER_GROUP_FLIGHT_PARTS; i++) {
+        muster_group_memory_destroy(memory->parts[i]);
+    }
+    muster_group_memory_destroy(memory->memory);
+    *memory = (struct muster_context_memory){.memory = NULL};
+}

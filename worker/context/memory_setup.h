@@ -7,6 +7,7 @@
 #include "worker/device/host/group_memory.h"
 
 struct muster_context;
+struct muster_context_memory;
 
 struct muster_memory_setup {
     struct muster_context *context;
@@ -25,6 +26,10 @@ MUSTER_CHECKED muster_status muster_memory_setup_all(const struct muster_memory_
 MUSTER_CHECKED muster_status muster_memory_setup_open(
     const struct muster_memory_setup *setup, const struct muster_group_memory_options *options,
     struct muster_group_memory **ret_memory);
+
+/* So many parts of the memory, for calls in flight. MUSTER_FATAL: no memory. */
+MUSTER_CHECKED muster_status muster_memory_setup_parts(struct muster_context_memory *memory,
+                                                       uint32_t count);
 
 /* The memory of each host, in a context of several hosts. Statuses as of
  * muster_context_share_memory(). */

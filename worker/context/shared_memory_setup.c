@@ -10,13 +10,6 @@
 #include "worker/context/context_parts.h"
 #include "worker/device/devices.h"
 
-static void destroy(struct muster_context_memory *shared)
-{
-    muster_group_memory_destroy(shared->second);
-    muster_group_memory_destroy(shared->memory);
-    *shared = (struct muster_context_memory){.memory = NULL};
-}
-
 /* The probe, which tries to read the other processes' memory, needs all ranks to have opened the
  * memory; so does the first operation in it. */
 static muster_status open_on_all(const struct muster_memory_setup *setup,
@@ -25,16 +18,15 @@ static muster_status open_on_all(const struct muster_memory_setup *setup,
 {
     bool all = false;
     TRY(muster_memory_setup_open(setup, options, &shared->memory));
-    bool here = shared->memory != NULL &&
-                muster_group_memory_create_second(shared->memory, &shared->second) == MUSTER_OK;
+    bool here = shared->memory != NULL && muster_memory_setup_parts(shared, 1) == MUSTER_OK;
     TRY(muster_memory_setup_all(setup, here, &all));
     if (!all) {
-        destroy(shared);
+        muster_context_memory_finish(shared);
         return MUSTER_OK;
     }
     bool reads = muster_group_memory_probe(shared->memory);
     muster_group_memory_begin(shared->memory, setup->context->sequence + 1);
-    muster_group_memory_begin_second(shared->memory, shared->second);
+    muster_group_memory_begin_part(shared->memory, shared->parts[0]);
     TRY(muster_memory_setup_all(setup, reads, &reads));
     shared->reach =
         (struct muster_memory_reach){.staging_bytes = MUSTER_GROUP_STAGING_BYTES, .buffers = reads};
@@ -68,7 +60,7 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
     }
     muster_status status = open_on_all(&setup, &options, &shared);
     if (status != MUSTER_OK) {
-        destroy(&shared);
+        muster_context_memory_finish(&shared);
         return status;
     }
     shared.group = (struct muster_operation_group){.device = muster_devices_host(),

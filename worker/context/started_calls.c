@@ -460,6 +460,18 @@ void muster_started_calls_share(struct muster_started_calls *calls,
     free_idle(calls); /* made without the memory */
 }
 
+void muster_started_calls_share_hosts(struct muster_started_calls *calls,
+                                      const struct muster_operation_group *group,
+                                      void *const *states)
+{
+    AUTO_LOCK(&calls->mutex);
+    muster_group_channels_init(&calls->channels, states, MUSTER_GROUP_CHANNELS_MAX);
+    calls->group = *group;
+    calls->group.channels = &calls->channels;
+    muster_choices_clear(&calls->choices);
+    free_idle(calls); /* made without the memory */
+}
+
 void muster_started_calls_finish(struct muster_started_calls *calls)
 {
     struct muster_started_call *each = NULL;

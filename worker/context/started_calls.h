@@ -31,13 +31,14 @@ struct muster_started_calls {
     struct muster_progress_engine *engine; /* borrowed; NULL: no call can be started */
     pthread_mutex_t mutex;                 /* guards what follows */
     struct muster_choices choices;
-    struct muster_tuning tuned;           /* what was given; none is tried here */
-    struct muster_request_key *key;       /* room for the key of any request */
-    struct muster_call_ranges ranges;     /* of the call that is being started */
-    uint64_t sequence;                    /* of the last call */
-    struct muster_operation_group group;  /* performs group steps; without a state: none does */
-    struct muster_group_turns turns;      /* of the group; the engine's */
-    struct muster_started_call_list idle; /* most recently used first */
+    struct muster_tuning tuned;            /* what was given; none is tried here */
+    struct muster_request_key *key;        /* room for the key of any request */
+    struct muster_call_ranges ranges;      /* of the call that is being started */
+    uint64_t sequence;                     /* of the last call */
+    struct muster_operation_group group;   /* performs group steps; without a state: none does */
+    struct muster_group_turns turns;       /* of the group; the engine's */
+    struct muster_group_channels channels; /* likewise, on several hosts */
+    struct muster_started_call_list idle;  /* most recently used first */
     uint32_t idle_count;
     struct muster_started_call_list active; /* started and not ended */
     muster_status broken; /* why no call can be started any more; MUSTER_OK: they can */
@@ -62,9 +63,13 @@ void muster_started_calls_set_model(struct muster_started_calls *calls,
 void muster_started_calls_tune(struct muster_started_calls *calls,
                                const struct muster_tuned_list *list);
 
-/* From now on the group, in its second part of the ranks' memory, performs group steps. No call is
- * in flight. */
+/* From now on the group performs group steps, in a part of the ranks' memory that is for calls in
+ * flight: on one host, and on several, with so many states of MUSTER_GROUP_CHANNELS_MAX channels.
+ * No call is in flight. */
 void muster_started_calls_share(struct muster_started_calls *calls,
                                 const struct muster_operation_group *group);
+void muster_started_calls_share_hosts(struct muster_started_calls *calls,
+                                      const struct muster_operation_group *group,
+                                      void *const *states);
 
 #endif

@@ -69,9 +69,6 @@ static muster_status make_operation(struct muster_context *context,
     struct muster_cached_operation *own = &call->own;
     TRY(muster_operation_order_init(&context->order, &own->launch.shape, &own->order_of_blocks));
     struct muster_plan plan = muster_context_plan(context, own);
-    if (context->hosts_share) {
-        plan.memory = NULL; /* its group steps block */
-    }
     TRY(choose(context, &plan, own));
     return muster_context_schedule(context, &context->started.group, &plan, own);
 }

@@ -78,6 +78,9 @@ struct muster_group_flight {
     /* This rank takes part in no operation from this number on. Of any thread that uses the group.
      * Of a group whose steps are parts of calls, the number is a MUSTER_PART_SEQUENCE(). */
     void (*withdraw)(void *group, uint64_t sequence);
+    /* Of such a group: this rank has nothing left to do in the calls up to this one. A rank that
+     * waits for a step of such a call here ends with MUSTER_INVALID. */
+    void (*leave)(void *group, uint64_t call);
 };
 
 /* One row of the registry. Every slot is filled; those marked (host) may be one of the functions

@@ -144,4 +144,5 @@ const struct muster_group_flight muster_device_no_flight = {.begin = begin_nothi
                                                             .poll = poll_nothing,
                                                             .check = check_nothing,
                                                             .end = end_nothing,
-                                                            .withdraw = withdraw_nothing};
+                                                            .withdraw = withdraw_nothing,
+                                                            .leave = withdraw_nothing};

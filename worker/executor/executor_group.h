@@ -6,10 +6,31 @@
 #ifndef MUSTER_WORKER_EXECUTOR_EXECUTOR_GROUP_H
 #define MUSTER_WORKER_EXECUTOR_EXECUTOR_GROUP_H
 
+#include <sys/queue.h>
+
 #include "worker/base/status.h"
 #include "worker/executor/executor.h"
 
 struct muster_device;
+
+enum { MUSTER_GROUP_CHANNELS_MAX = 4 };
+
+TAILQ_HEAD(muster_operation_list, muster_operation);
+
+/* Where operations in flight perform their group steps, on several hosts (executor_channels.h). */
+struct muster_group_channels {
+    uint32_t count;
+    struct muster_group_channel {
+        void *state;                             /* of this rank, for the device; or NULL */
+        uint64_t started;                        /* the last operation that has begun here */
+        uint64_t left;                           /* as the other ranks have been told */
+        struct muster_operation_list operations; /* that have group steps to perform */
+    } items[MUSTER_GROUP_CHANNELS_MAX];
+};
+
+/* states: [count] */
+void muster_group_channels_init(struct muster_group_channels *channels, void *const *states,
+                                uint32_t count);
 
 /* Whose turn it is among the operations in flight of one rank in one group (executor_turns.h). */
 struct muster_group_turns {
@@ -27,9 +48,11 @@ struct muster_operation_group {
     bool buffers;                 /* all ranks can read the buffers of all */
     struct muster_fabric *fabric; /* borrowed */
     const uint32_t *ranks;        /* global; borrowed */
-    /* Of a group for operations in flight, whose steps are polled; borrowed. NULL: its operations
+    /* Of a group for operations in flight, whose steps are polled: on one host they take turns, on
+     * several they use channels, and `state` is not used; borrowed. Both NULL: its operations
      * block. */
     struct muster_group_turns *turns;
+    struct muster_group_channels *channels;
 };
 
 /* The device performs one group step, which is the whole operation. Blocks; statuses are those of

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "collectives/schedule/group_step.h"
 #include "worker/base/status.h"
@@ -66,8 +67,11 @@ struct muster_operation {
     char *buffers[3];                 /* by enum muster_buffer */
     /* Likewise: the ranges that the buffer consists of, or NULL. */
     const struct muster_range_list *ranges[3];
-    bool in_ranges; /* one of them is not NULL */
-    bool advanced;  /* an operation in flight: in the memory of its group, since the last time */
+    bool in_ranges;  /* one of them is not NULL */
+    bool advanced;   /* an operation in flight: in the memory of its group, since the last time */
+    int64_t spin_ns; /* likewise: how long it may wait there in one poll */
+    bool in_channel; /* likewise: it has group steps to perform in its channel */
+    TAILQ_ENTRY(muster_operation) channel_order;
     enum muster_turn turn; /* likewise */
     uint32_t turn_suspect; /* who is to blame for its end there; UINT32_MAX: nobody */
     /* By enum muster_buffer: the allocation of a device that the buffer is in; NULL: memory of the

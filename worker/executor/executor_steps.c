@@ -7,6 +7,7 @@
 #include "collectives/schedule/group_step.h"
 #include "worker/base/clock.h"
 #include "worker/device/devices.h"
+#include "worker/executor/executor_channels.h"
 #include "worker/executor/executor_group.h"
 #include "worker/executor/executor_parts.h"
 
@@ -225,6 +226,19 @@ static muster_status find(const struct muster_operation *operation, uint8_t buff
     return MUSTER_OK;
 }
 
+/* The device's group, and the number of the operation there. */
+static void *group_of(const struct muster_operation *operation)
+{
+    return muster_uses_channels(operation) ? muster_channel_group(operation)
+                                           : operation->group->state;
+}
+
+static uint64_t number_of(const struct muster_operation *operation)
+{
+    return muster_uses_channels(operation) ? muster_channel_number(operation)
+                                           : operation->launch->sequence;
+}
+
 static muster_status prepare(struct muster_operation *operation)
 {
     struct muster_group_steps *steps = operation->steps;
@@ -237,7 +251,7 @@ static muster_status prepare(struct muster_operation *operation)
     char *out = NULL;
     *launch = *whole;
     launch->shape = shape_of(operation, step);
-    launch->sequence = MUSTER_PART_SEQUENCE(whole->sequence, steps->next);
+    launch->sequence = MUSTER_PART_SEQUENCE(number_of(operation), steps->next);
     launch->call.flags &= (uint8_t)~MUSTER_CALL_FINISHES_TOGETHER;
     launch->call.flags |= step->together != 0 ? MUSTER_CALL_FINISHES_TOGETHER : 0;
     uint64_t in_bytes = ranges.source.count * operation->element_size_bytes;
@@ -300,10 +314,13 @@ static muster_status end(struct muster_operation *operation, muster_status statu
     const struct muster_operation_group *group = operation->group;
     if (steps->begun) {
         steps->begun = false;
-        status = group->device->flight->end(group->state, status, &steps->suspect);
+        status = group->device->flight->end(group_of(operation), status, &steps->suspect);
     }
     steps->failed = status != MUSTER_OK;
     steps->next += status == MUSTER_OK ? 1 : 0;
+    if (steps->next == steps->count && muster_uses_channels(operation)) {
+        muster_channel_leave(operation);
+    }
     return status;
 }
 
@@ -322,19 +339,20 @@ static muster_status poll(struct muster_operation *operation)
     struct muster_group_steps *steps = operation->steps;
     const struct muster_operation_group *group = operation->group;
     int64_t now_ns = muster_clock_ns();
-    bool advanced = false;
+    bool in_flight = muster_uses_channels(operation);
     if (!steps->begun) {
         const struct muster_group_launch step = step_of(operation, NULL);
-        group->device->flight->begin(group->state, &step, false);
+        group->device->flight->begin(group_of(operation), &step, false);
         steps->begun = true;
         steps->begun_ns = now_ns;
         steps->check_ns = now_ns + CHECK_NS;
     }
-    muster_status status = group->device->flight->poll(group->state, SPIN_NS, &advanced);
+    muster_status status = group->device->flight->poll(
+        group_of(operation), in_flight ? operation->spin_ns : SPIN_NS, &operation->advanced);
     if (status == MUSTER_RETRY && now_ns >= steps->check_ns) {
         steps->check_ns = now_ns + CHECK_NS;
         status = muster_operation_group_check(group, operation->launch, &steps->suspect);
-        status = status == MUSTER_OK ? group->device->flight->check(group->state) : status;
+        status = status == MUSTER_OK ? group->device->flight->check(group_of(operation)) : status;
         status = status == MUSTER_OK ? MUSTER_RETRY : status;
     }
     return status == MUSTER_RETRY ? MUSTER_RETRY : end(operation, status);
@@ -361,18 +379,27 @@ muster_status muster_group_steps_progress(struct muster_operation *operation,
     if (lane->groups == 0 || at < lane->start || at >= lane->next) {
         return MUSTER_OK;
     }
-    if (operation->group == NULL || operation->group->state == NULL || operation->methods == NULL) {
+    if (operation->group == NULL || group_of(operation) == NULL || operation->methods == NULL) {
         return refuse(operation);
+    }
+    if (muster_uses_channels(operation) && !muster_channel_is_next(operation)) {
+        return MUSTER_OK;
     }
     if (!steps->begun) {
         TRY(prepare(operation));
     }
-    muster_status status = operation->schedule.lanes == 1 ? block(operation) : poll(operation);
+    bool blocks = operation->schedule.lanes == 1 && !muster_uses_channels(operation);
+    muster_status status = blocks ? block(operation) : poll(operation);
     if (status == MUSTER_RETRY && steps->begun) {
         return MUSTER_OK;
     }
     *ret_lane = status == MUSTER_OK ? lane : NULL;
     return status;
+}
+
+bool muster_group_steps_waits(const struct muster_operation *operation)
+{
+    return operation->steps != NULL && operation->steps->begun;
 }
 
 int64_t muster_group_steps_next_poll(const struct muster_operation *operation, int64_t deadline_ns)
@@ -392,15 +419,15 @@ muster_status muster_group_steps_fail(struct muster_operation *operation, muster
 {
     struct muster_group_steps *steps = operation->steps;
     const struct muster_operation_group *group = operation->group;
-    if (steps == NULL || group == NULL || group->state == NULL) {
+    if (steps == NULL || group == NULL || group_of(operation) == NULL) {
         return status;
     }
     muster_status failure = atomic_load(&operation->failed) ? operation->failure : status;
     if (steps->begun) {
         failure = end(operation, failure);
     } else if (!steps->failed && failure != MUSTER_INVALID) {
-        group->device->flight->withdraw(
-            group->state, MUSTER_PART_SEQUENCE(operation->launch->sequence, steps->next));
+        group->device->flight->withdraw(group_of(operation),
+                                        MUSTER_PART_SEQUENCE(number_of(operation), steps->next));
     }
     *ret_suspect = steps->suspect;
     return failure;

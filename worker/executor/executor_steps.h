@@ -33,6 +33,9 @@ size_t muster_group_steps_in_round(const struct muster_lane_state *lane);
 MUSTER_CHECKED muster_status muster_group_steps_progress(struct muster_operation *operation,
                                                          struct muster_lane_state **ret_lane);
 
+/* Whether the device has a group step of the operation, and has to be polled. */
+bool muster_group_steps_waits(const struct muster_operation *operation);
+
 /* Until when the operation may wait for the fabric: the next group step has begun, and no message
  * says when it can go on. */
 int64_t muster_group_steps_next_poll(const struct muster_operation *operation, int64_t deadline_ns);

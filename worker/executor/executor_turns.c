@@ -5,8 +5,10 @@
 
 #include "worker/base/clock.h"
 #include "worker/device/devices.h"
+#include "worker/executor/executor_channels.h"
 #include "worker/executor/executor_group.h"
 #include "worker/executor/executor_parts.h"
+#include "worker/executor/executor_steps.h"
 
 enum { CHECK_NS = 1000 * 1000 }; /* the time between two checks of liveness */
 
@@ -17,7 +19,11 @@ static bool takes_turns(const struct muster_operation *operation)
 
 enum muster_turn muster_operation_turn(const struct muster_operation *operation, bool *ret_advanced)
 {
-    *ret_advanced = takes_turns(operation) && operation->advanced;
+    bool in_channel = muster_uses_channels(operation);
+    *ret_advanced = (takes_turns(operation) || in_channel) && operation->advanced;
+    if (in_channel && muster_group_steps_waits(operation)) {
+        return MUSTER_TURN_TAKEN;
+    }
     return takes_turns(operation) ? operation->turn : MUSTER_TURN_MESSAGES;
 }
 
@@ -25,6 +31,11 @@ muster_status muster_operation_turn_start(struct muster_operation *operation,
                                           const struct muster_launch *launch, bool *awake)
 {
     if (!takes_turns(operation)) {
+        operation->launch = launch;
+        operation->awake = awake;
+        if (muster_uses_channels(operation)) {
+            muster_channel_enter(operation);
+        }
         return muster_operation_start(operation, launch, awake);
     }
     operation->launch = launch;
@@ -100,6 +111,7 @@ muster_status muster_operation_turn_progress(struct muster_operation *operation,
 {
     if (!takes_turns(operation) || operation->turn == MUSTER_TURN_MESSAGES) {
         operation->advanced = false;
+        operation->spin_ns = spin_ns;
         return muster_operation_progress(operation, ret_ended);
     }
     *ret_ended = true;
@@ -149,9 +161,23 @@ static muster_status end_turn(struct muster_operation *operation, muster_status 
     return status;
 }
 
+static muster_status finish_in_channel(struct muster_operation *operation, muster_status status,
+                                       uint32_t *ret_suspect)
+{
+    status = muster_operation_finish(operation, status, ret_suspect);
+    if (status != MUSTER_OK && status != MUSTER_INVALID) {
+        muster_channel_withdraw(operation);
+    }
+    muster_channel_leave(operation);
+    return status;
+}
+
 muster_status muster_operation_turn_finish(struct muster_operation *operation, muster_status status,
                                            uint32_t *ret_suspect)
 {
+    if (muster_uses_channels(operation)) {
+        return finish_in_channel(operation, status, ret_suspect);
+    }
     if (!takes_turns(operation)) {
         return muster_operation_finish(operation, status, ret_suspect);
     }

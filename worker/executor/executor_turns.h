@@ -20,15 +20,17 @@
 #include "worker/executor/executor.h"
 
 enum muster_turn {
-    MUSTER_TURN_WAITS = 0,    /* its number is not the next one */
-    MUSTER_TURN_TAKEN = 1,    /* the device is polled: no message says when it can go on */
+    MUSTER_TURN_WAITS = 0, /* its number is not the next one */
+    MUSTER_TURN_TAKEN =
+        1, /* also in a channel: the device is polled: no message says when it can go on */
     MUSTER_TURN_OVER = 2,     /* the next one has its turn; this one has ended */
     MUSTER_TURN_MESSAGES = 3, /* the next one has its turn, or there are no turns; this one runs by
                                  messages */
 };
 
 /* muster_operation_start(), _progress() and _finish() of an operation in flight, in its turn where
- * its group has turns. spin_ns: how long it may wait in the group. */
+ * its group has turns, and in its channel where it has channels. spin_ns: how long it may wait in
+ * the group. */
 MUSTER_CHECKED muster_status muster_operation_turn_start(struct muster_operation *operation,
                                                          const struct muster_launch *launch,
                                                          bool *awake);

@@ -10,7 +10,7 @@
 _Static_assert(sizeof(struct muster_group_announcement) == MUSTER_GROUP_LINE_BYTES,
                "a line of its own");
 
-enum { PARTS = 2 };
+enum { PARTS = 1 + MUSTER_GROUP_FLIGHT_PARTS };
 
 static size_t slots_at(uint32_t ranks)
 {
@@ -68,10 +68,11 @@ muster_status muster_group_layout_open(int fd, uint32_t ranks,
     return map(fd, ranks, ret_layout);
 }
 
-struct muster_group_layout muster_group_layout_second_part(const struct muster_group_layout *layout)
+struct muster_group_layout muster_group_layout_part(const struct muster_group_layout *layout,
+                                                    uint32_t part)
 {
     return (struct muster_group_layout){.fd = layout->fd,
-                                        .base = layout->base + part_bytes(layout->ranks),
+                                        .base = layout->base + part * part_bytes(layout->ranks),
                                         .size_bytes = 0,
                                         .ranks = layout->ranks};
 }

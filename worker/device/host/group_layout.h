@@ -66,8 +66,8 @@ struct muster_group_rank_slot {
     _Atomic uint64_t probe_address, probe_value; /* of a number in the rank's own memory */
 };
 
-/* The memory has two such parts, one after the other: for blocking operations, and for operations
- * in flight. */
+/* The memory has several such parts, one after the other: the first for blocking operations, the
+ * others for operations in flight. */
 struct muster_group_layout {
     int fd;
     char *base;        /* NULL: not mapped */
@@ -81,9 +81,10 @@ MUSTER_CHECKED muster_status muster_group_layout_init(uint32_t ranks,
 /* Takes the descriptor, also on failure. MUSTER_INVALID: it is not of such memory. */
 MUSTER_CHECKED muster_status muster_group_layout_open(int fd, uint32_t ranks,
                                                       struct muster_group_layout *ret_layout);
-/* The part for operations in flight; to be finished before the layout of the first part. */
-struct muster_group_layout
-muster_group_layout_second_part(const struct muster_group_layout *layout);
+/* Another part, from 1 to MUSTER_GROUP_FLIGHT_PARTS; to be finished before the layout of the first
+ * part, which it borrows. */
+struct muster_group_layout muster_group_layout_part(const struct muster_group_layout *layout,
+                                                    uint32_t part);
 void muster_group_layout_finish(struct muster_group_layout *layout);
 
 static inline struct muster_group_rank_slot *

@@ -94,22 +94,23 @@ muster_status muster_group_memory_open(const struct muster_group_memory_options 
     return make(options, fd, ret_memory);
 }
 
-muster_status muster_group_memory_create_second(const struct muster_group_memory *first,
-                                                struct muster_group_memory **ret_second)
+muster_status muster_group_memory_create_part(const struct muster_group_memory *first,
+                                              uint32_t number,
+                                              struct muster_group_memory **ret_part)
 {
-    struct muster_group_memory *second = calloc(1, sizeof *second);
-    if (second == NULL) {
+    struct muster_group_memory *part = calloc(1, sizeof *part);
+    if (part == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    init(second, &first->options);
-    second->layout = muster_group_layout_second_part(&first->layout);
-    atomic_store(&own_slot(second)->withdrawn, 0); /* of a process that had the slot before */
-    muster_status status = reserve_scratch(second);
+    init(part, &first->options);
+    part->layout = muster_group_layout_part(&first->layout, number);
+    atomic_store(&own_slot(part)->withdrawn, 0); /* of a process that had the slot before */
+    muster_status status = reserve_scratch(part);
     if (status != MUSTER_OK) {
-        muster_group_memory_destroy(second);
+        muster_group_memory_destroy(part);
         return status;
     }
-    *ret_second = second;
+    *ret_part = part;
     return MUSTER_OK;
 }
 
@@ -167,11 +168,18 @@ bool muster_group_memory_probe(struct muster_group_memory *memory)
     return all;
 }
 
-void muster_group_memory_begin_second(const struct muster_group_memory *first,
-                                      struct muster_group_memory *second)
+void muster_group_memory_begin_part(const struct muster_group_memory *first,
+                                    struct muster_group_memory *part)
 {
-    memcpy(second->pids, first->pids, sizeof second->pids);
-    muster_group_memory_begin(second, 0);
+    memcpy(part->pids, first->pids, sizeof part->pids);
+    muster_group_memory_begin(part, 0);
+}
+
+void muster_group_memory_begin_part_calls(const struct muster_group_memory *first,
+                                          struct muster_group_memory *part)
+{
+    memcpy(part->pids, first->pids, sizeof part->pids);
+    muster_group_memory_begin_calls(part, 0);
 }
 
 void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequence)
@@ -185,7 +193,7 @@ void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequ
     memory->announced = sequence;
 }
 
-void muster_group_memory_begin_parts(struct muster_group_memory *memory, uint64_t call)
+void muster_group_memory_begin_calls(struct muster_group_memory *memory, uint64_t call)
 {
     muster_group_memory_begin(memory, MUSTER_PART_SEQUENCE(call, MUSTER_PARTS_MAX - 1));
     atomic_store(&own_slot(memory)->left, call);

@@ -20,6 +20,7 @@ enum {
     MUSTER_GROUP_RANKS_MAX = 64,
     MUSTER_GROUP_STAGING_BYTES = 256 << 10, /* of input, in a rank's staging area */
     MUSTER_GROUP_STREAM_BYTES = 4 << 20,    /* more than a core's own caches hold */
+    MUSTER_GROUP_FLIGHT_PARTS = 4,          /* of the memory, for operations in flight */
 };
 
 struct muster_group_memory_options {
@@ -43,11 +44,12 @@ muster_group_memory_open(const struct muster_group_memory_options *options, int 
 /* Leaves the group: ranks that wait for this one stop waiting. Accepts NULL. */
 void muster_group_memory_destroy(struct muster_group_memory *memory);
 
-/* The second part of the memory, for operations in flight. The two parts neither wait for each
- * other nor share anything but their ranks, whose options and descriptor the second one borrows: it
- * is destroyed first. MUSTER_FATAL: no memory. */
-MUSTER_CHECKED muster_status muster_group_memory_create_second(
-    const struct muster_group_memory *first, struct muster_group_memory **ret_second);
+/* Part number 1 to MUSTER_GROUP_FLIGHT_PARTS of the memory, for operations in flight. The parts
+ * neither wait for each other nor share anything but their ranks, whose options and descriptor the
+ * others borrow from the first one: that is destroyed last. MUSTER_FATAL: no memory. */
+MUSTER_CHECKED muster_status
+muster_group_memory_create_part(const struct muster_group_memory *first, uint32_t number,
+                                struct muster_group_memory **ret_part);
 
 /* To be passed to the other ranks; borrowed. */
 int muster_group_memory_descriptor(const struct muster_group_memory *memory);
@@ -59,13 +61,16 @@ bool muster_group_memory_probe(struct muster_group_memory *memory);
  * sequence + 1. */
 void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequence);
 
-/* The same for the second part, whose first operation is number 1. All have created it; `first` has
+/* The same for another part, whose first operation is number 1. All have created it; `first` has
  * been probed. */
-void muster_group_memory_begin_second(const struct muster_group_memory *first,
-                                      struct muster_group_memory *second);
+void muster_group_memory_begin_part(const struct muster_group_memory *first,
+                                    struct muster_group_memory *part);
 
-/* The same for a group whose steps are parts of calls: the first call is number `call` + 1. */
-void muster_group_memory_begin_parts(struct muster_group_memory *memory, uint64_t call);
+/* The same where steps are parts of calls: the first call is number `call` + 1; of another part it
+ * is number 1. */
+void muster_group_memory_begin_calls(struct muster_group_memory *memory, uint64_t call);
+void muster_group_memory_begin_part_calls(const struct muster_group_memory *first,
+                                          struct muster_group_memory *part);
 
 /* This rank has ended the call of this number, with group steps or without, well or not: to be
  * called after each one. A rank that waits for a step of that call here ends with MUSTER_INVALID.

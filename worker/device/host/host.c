@@ -90,11 +90,17 @@ static void withdraw(void *group, uint64_t sequence)
     muster_group_memory_withdraw(group, sequence);
 }
 
+static void leave(void *group, uint64_t call)
+{
+    muster_group_memory_leave(group, call);
+}
+
 static const struct muster_group_flight flight = {.begin = begin_in_flight,
                                                   .poll = poll_in_flight,
                                                   .check = check_in_flight,
                                                   .end = end_in_flight,
-                                                  .withdraw = withdraw};
+                                                  .withdraw = withdraw,
+                                                  .leave = leave};
 
 const struct muster_device muster_host_device = {
     .name = "host",

@@ -183,14 +183,14 @@ static void *run_rank(void *argument)
     struct muster_group_memory *second = NULL;
     uint64_t *buffer = NULL;
     if (join(member, &memory) != MUSTER_OK ||
-        muster_group_memory_create_second(memory, &second) != MUSTER_OK) {
+        muster_group_memory_create_part(memory, 1, &second) != MUSTER_OK) {
         (void)snprintf(member->failure, sizeof member->failure, "%s", muster_last_error());
         return NULL;
     }
     bool buffers = muster_group_memory_probe(memory);
     uint64_t first = member->group->polls ? 1 : 6;
     muster_group_memory_begin(memory, first - 1);
-    muster_group_memory_begin_second(memory, second);
+    muster_group_memory_begin_part(memory, second);
     pthread_barrier_wait(&member->group->barrier);
     for (uint64_t i = first; i < first + OPERATIONS && member->failure[0] == '\0'; i++) {
         if (i % CALLS_PER_ALLOCATION == member->rank || buffer == NULL) {
