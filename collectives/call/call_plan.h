@@ -5,10 +5,20 @@
 #include "collectives/call/shape.h"
 #include "collectives/call/topology.h"
 
-/* The memory that the ranks of each host share. */
+/* What the steps of a group cost that is not in the memory of the host: so long for a step, and the
+ * rate of its larger buffer. A rate of 0: the device has no such steps. */
+struct muster_group_prices {
+    double fixed_us[MUSTER_COLLECTIVE_END];
+    double GBps[MUSTER_COLLECTIVE_END];
+};
+
+/* The group of the ranks of each host: the memory that they share, or another device's. */
 struct muster_memory_reach {
     uint64_t staging_bytes; /* of each rank's staging area, which all others can read */
     bool buffers;           /* each rank can read the others' own buffers, too */
+    bool spoils_input;      /* no steps of calls that keep their input are possible */
+    bool priced;            /* by these, not by what the cost model knows of the host's memory: */
+    struct muster_group_prices prices;
 };
 
 struct muster_plan {

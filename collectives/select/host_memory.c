@@ -179,11 +179,35 @@ static bool is_possible(const struct muster_memory_call *call,
     }
 }
 
+static bool find_priced(const struct muster_memory_call *call,
+                        const struct muster_group_prices *prices,
+                        struct muster_memory_cost *ret_cost)
+{
+    double fixed_us = prices->fixed_us[call->collective];
+    double rate_GBps = prices->GBps[call->collective];
+    uint64_t elements = call->input > call->output ? call->input : call->output;
+    if (rate_GBps <= 0) {
+        return false;
+    }
+    double busy_us = muster_cost_bytes_us(elements, call->element_size_bytes, rate_GBps);
+    *ret_cost = (struct muster_memory_cost){.method = MUSTER_MEMORY_OF_DEVICE,
+                                            .wait_us = fixed_us,
+                                            .busy_us = busy_us,
+                                            .all_us = fixed_us + busy_us};
+    return true;
+}
+
 bool muster_memory_find(const struct muster_memory_call *call,
                         const struct muster_memory_reach *reach,
                         const struct muster_cost_model *model, struct muster_memory_cost *ret_cost)
 {
     bool found = false;
+    if (call->keep_input && reach->spoils_input) {
+        return false;
+    }
+    if (reach->priced) {
+        return find_priced(call, &reach->prices, ret_cost);
+    }
     for (int i = MUSTER_MEMORY_STAGED; i <= MUSTER_MEMORY_BUFFERS; i++) {
         enum muster_memory_method method = (enum muster_memory_method)i;
         if (!is_possible(call, reach, method)) {

@@ -19,8 +19,9 @@ enum muster_memory_method {
      * and puts the result into its area for the others. The other collectives are done as staged
      * ones, where ranks may not read each other's buffers. */
     MUSTER_MEMORY_SHARES = 2,
-    MUSTER_MEMORY_BUFFERS = 3, /* each rank reads straight from the others' buffers; an allreduce
-                                  in shares; not where the input is kept */
+    MUSTER_MEMORY_BUFFERS = 3,   /* each rank reads straight from the others' buffers; an allreduce
+                                    in shares; not where the input is kept */
+    MUSTER_MEMORY_OF_DEVICE = 4, /* as a device does it that has prices of its own */
 };
 
 /* Bytes of INPUT, on the rank that has most, that a staging area must hold. */

@@ -23,6 +23,7 @@ static muster_status init(struct muster_simulation *sim,
     uint32_t ranks = options->topology->ranks;
     sim->topology = options->topology;
     sim->model = *options->model;
+    sim->reach = muster_sim_default_reach;
     sim->element_size_bytes = options->element_size_bytes;
     sim->trace = options->trace;
     sim->unfinished = ranks;
@@ -170,6 +171,10 @@ muster_status muster_simulation_add(struct muster_simulation *simulation,
 muster_status muster_simulation_add_all(struct muster_simulation *simulation, size_t algorithm,
                                         const struct muster_plan *plan)
 {
+    if (plan->memory != NULL) {
+        simulation->reach = *plan->memory;
+    }
+    simulation->keep_input = plan->keep_input;
     for (uint32_t rank = 0; rank < plan->topology->ranks; rank++) {
         struct muster_plan mine = *plan;
         mine.rank = rank;

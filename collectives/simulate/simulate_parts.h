@@ -143,10 +143,15 @@ struct muster_sim_entry {
     uint32_t node;
 };
 
+/* simulated_groups.c: where no plan says what a group can do. */
+extern const struct muster_memory_reach muster_sim_default_reach;
+
 struct muster_simulation {
     const struct muster_topology *topology;
     struct muster_cost_model model;
     size_t element_size_bytes;
+    struct muster_memory_reach reach; /* of the groups of hosts */
+    bool keep_input;                  /* of the plan */
     double limit_us;
     bool trace;
     struct muster_sim_rank *ranks; /* [topology->ranks] */

@@ -10,8 +10,13 @@
 #include "collectives/simulate/simulate_parts.h"
 #include "worker/base/status.h"
 
-/* What worker/device/host/ has where processes may read each other's memory. */
-static const struct muster_memory_reach reach = {.staging_bytes = 256 << 10, .buffers = true};
+/* What worker/device/host/ has where processes may read each other's memory: of schedules without a
+ * plan. */
+const struct muster_memory_reach muster_sim_default_reach = {.staging_bytes = 256 << 10,
+                                                             .buffers = true};
+
+/* A step that the device does not have: such a schedule is not selected. */
+static const double IMPOSSIBLE_US = 1e9;
 
 struct scope {
     uint32_t first, count, stride;
@@ -104,10 +109,11 @@ static struct muster_memory_cost cost_of(const struct muster_simulation *sim, ui
 {
     const struct muster_step whole = {.kind = step->kind, .span = {.count = step->count}};
     uint32_t members = scope_of(sim, rank, step->peer).count;
-    const struct muster_memory_call call =
+    struct muster_memory_call call =
         muster_memory_call_of(&whole, members, sim->element_size_bytes);
-    struct muster_memory_cost cost = {.wait_us = 0};
-    (void)muster_memory_find(&call, &reach, &sim->model, &cost); /* by buffers always */
+    struct muster_memory_cost cost = {.wait_us = IMPOSSIBLE_US};
+    call.keep_input = sim->keep_input;
+    (void)muster_memory_find(&call, &sim->reach, &sim->model, &cost);
     return cost;
 }
 

@@ -145,8 +145,8 @@ static muster_status join(struct member *self)
     TRY(muster_context_create(&options, &self->context));
     muster_topology_finish(&topology);
     TRY(muster_context_share_memory(self->context, muster_clock_after_ms(HANGS_MS), NULL));
-    const struct muster_context_memory *host = &self->context->host;
-    self->first_step = host->memory != NULL ? host->memory->announced : 0;
+    const struct muster_group_memory *memory = self->context->host.memory;
+    self->first_step = memory != NULL ? memory->announced : 0;
     return MUSTER_OK;
 }
 
@@ -230,9 +230,11 @@ static muster_status call(struct member *self)
 static bool has_grouped(const struct member *self)
 {
     const struct muster_context_memory *host = &self->context->host;
-    bool grouped = host->memory != NULL && host->memory->announced > self->first_step;
-    for (uint32_t i = 0; host->memory != NULL && i < MUSTER_GROUP_FLIGHT_PARTS; i++) {
-        grouped |= host->parts[i]->announced >= MUSTER_PARTS_MAX;
+    const struct muster_group_memory *memory = host->memory;
+    bool grouped = memory != NULL && memory->announced > self->first_step;
+    for (uint32_t i = 0; memory != NULL && i < MUSTER_GROUP_CHANNELS; i++) {
+        const struct muster_group_memory *channel = host->channels[i];
+        grouped |= channel->announced >= MUSTER_PARTS_MAX;
     }
     return grouped;
 }
@@ -242,8 +244,8 @@ static _Noreturn void run_member(struct board *board, uint32_t rank)
     struct member self = {.board = board, .rank = rank};
     pthread_t watcher;
     for (uint32_t i = 0; i < IN_FLIGHT; i++) {
-        self.in[i] = calloc(2 * (COUNT + 1) * RANKS_MAX, sizeof(int64_t));
-        self.out[i] = calloc(2 * (COUNT + 1) * RANKS_MAX, sizeof(int64_t));
+        self.in[i] = malloc(2 * (COUNT + 1) * RANKS_MAX * sizeof(int64_t));
+        self.out[i] = malloc(2 * (COUNT + 1) * RANKS_MAX * sizeof(int64_t));
     }
     muster_status status = publish(&self);
     atomic_fetch_add(&board->ready, 1);

@@ -117,11 +117,12 @@ void muster_context_destroy(struct muster_context *context)
         return;
     }
     muster_started_calls_finish(&context->started);
+    bool failed = context->broken != MUSTER_OK || context->started.broken != MUSTER_OK;
     muster_point_to_point_destroy(atomic_load(&context->messages));
     muster_operation_cache_clear(&context->cache);
     muster_tuning_clear(&context->tuning);
-    muster_context_memory_finish(&context->host);
-    muster_context_memory_finish(&context->shared);
+    muster_context_memory_finish(&context->host, failed);
+    muster_context_memory_finish(&context->shared, failed);
     muster_topology_finish(&context->topology);
     muster_turns_finish(&context->turns);
     pthread_mutex_destroy(&context->mutex);
@@ -216,7 +217,7 @@ void muster_context_set_shared(struct muster_context *context,
     forget_operations(context); /* chosen without shared memory */
     context->shared = *shared;
     struct muster_operation_group in_flight = shared->group;
-    in_flight.state = shared->parts[0];
+    in_flight.state = shared->channels[0];
     muster_started_calls_share(&context->started, &in_flight);
     muster_choices_clear(&context->choices);
     muster_tuning_clear(&context->tuning);
@@ -229,8 +230,7 @@ void muster_context_set_host(struct muster_context *context,
     forget_operations(context); /* chosen without shared memory */
     context->host = *host;
     context->hosts_share = true;
-    muster_started_calls_share_hosts(&context->started, &host->group,
-                                     (void *const *)context->host.parts);
+    muster_started_calls_share_hosts(&context->started, &host->group, host->channels);
     muster_choices_clear(&context->choices);
     muster_tuning_clear(&context->tuning);
 }

@@ -21,6 +21,7 @@
 #include "worker/fabric/fabric.h"
 
 struct muster_context;
+struct muster_device;
 
 struct muster_progress_engine; /* worker/executor/progress_engine.h */
 
@@ -71,6 +72,10 @@ void muster_context_tuned(struct muster_context *context, struct muster_tuned_li
 MUSTER_CHECKED muster_status muster_context_share_memory(struct muster_context *context,
                                                          int64_t deadline_ns,
                                                          uint32_t *ret_suspect);
+/* The same with the groups of another device than the host. */
+MUSTER_CHECKED muster_status muster_context_open_group(struct muster_context *context,
+                                                       const struct muster_device *device,
+                                                       int64_t deadline_ns, uint32_t *ret_suspect);
 
 /* True if no call is in flight: none was started, or all have been ended, or have finished after
  * they were detached. Any thread. */

@@ -16,9 +16,9 @@
  *   ranges.c                calls on several ranges
  *   staged_ranges.c         those of them that are memory of a device
  *   device_staging.c        buffers that are memory of a device
- *   memory_setup.c          memory that ranks share, made by one and passed to the others
- *   shared_memory_setup.c   creates the memory that the ranks share, by collectives of the context
- *   host_memory_setup.c     the same for the ranks of each host
+ *   memory_setup.c          opens groups of a device, by collectives of the context
+ *   shared_memory_setup.c   that of all ranks, which performs whole calls
+ *   host_memory_setup.c     that of each host
  *   host_steps.c            how the group steps of a call on several hosts are performed
  *   autotune.c              calls that try algorithms
  *   started_calls.c         calls in flight
@@ -48,16 +48,16 @@
 #include "worker/context/scratch.h"
 #include "worker/context/started_calls.h"
 #include "worker/context/turns.h"
-#include "worker/device/host/group_memory.h"
 #include "worker/executor/executor_group.h"
 
-/* The memory that the ranks of a context share. */
+/* The group of a device that the ranks of a context have, or those of each host: of the host's, the
+ * memory that they share. */
 struct muster_context_memory {
-    struct muster_group_memory *memory; /* owned; NULL: there is none */
+    void *memory; /* the device's group, owned; NULL: there is none */
     struct muster_memory_reach reach;
     struct muster_operation_group group; /* performs group steps in it */
-    /* Owned: its parts for calls in flight; on one host only the first. */
-    struct muster_group_memory *parts[MUSTER_GROUP_FLIGHT_PARTS];
+    /* Owned: its channels for calls in flight; on one host only the first. */
+    void *channels[MUSTER_GROUP_CHANNELS];
 };
 
 /* Such small buffers are parts of larger allocations, of which no process unmaps one and then gets
@@ -103,8 +103,9 @@ struct muster_context {
     char broken_text[MUSTER_ERROR_MAX];
 };
 
-/* memory_setup.c: leaves the group; accepts what is not there. */
-void muster_context_memory_finish(struct muster_context_memory *memory);
+/* memory_setup.c: leaves the group, in which no step is under way; accepts what is not there.
+ * failed: a step has failed, so the device aborts first, which is bounded. */
+void muster_context_memory_finish(struct muster_context_memory *memory, bool failed);
 
 /* context.c: the ranks share this memory from now on; takes it. */
 void muster_context_set_shared(struct muster_context *context,

@@ -1,7 +1,4 @@
-/*
- * Sets up the memory that the ranks of each host share, in a context of several hosts: the first
- * rank of each host creates it and passes its descriptor to the others over their links. The ranks
- * agree by collectives of the context: all hosts use their memory, or none does.
+/* Opens the group of each host, in a context of several hosts: all hosts use theirs, or none does.
  */
 #include "worker/context/memory_setup.h"
 
@@ -26,31 +23,17 @@ static uint32_t *local_order(const struct muster_context *context, uint32_t firs
     return order;
 }
 
-/* As in shared_memory_setup.c: the probe and the first step need all ranks to have opened it. */
-static muster_status open_on_all(const struct muster_memory_setup *setup,
-                                 const struct muster_group_memory_options *options,
-                                 struct muster_context_memory *host, bool *ret_all)
+/* The group itself goes on with the number of the context's next call. */
+static void start(const struct muster_memory_setup *setup, struct muster_context_memory *host)
 {
-    TRY(muster_memory_setup_open(setup, options, &host->memory));
-    bool here = options->ranks == 1 ||
-                (host->memory != NULL &&
-                 muster_memory_setup_parts(host, MUSTER_GROUP_FLIGHT_PARTS) == MUSTER_OK);
-    TRY(muster_memory_setup_all(setup, here, ret_all));
-    if (!*ret_all) {
-        return MUSTER_OK;
+    const struct muster_group_ops *groups = setup->device->groups;
+    if (host->memory == NULL) {
+        return;
     }
-    bool reads = true;
-    if (host->memory != NULL) {
-        reads = muster_group_memory_probe(host->memory);
-        muster_group_memory_begin_calls(host->memory, setup->context->sequence + 1);
+    groups->start(host->memory, setup->context->sequence, true);
+    for (uint32_t i = 0; i < MUSTER_GROUP_CHANNELS; i++) {
+        groups->start(host->channels[i], 0, true);
     }
-    for (uint32_t i = 0; i < MUSTER_GROUP_FLIGHT_PARTS && host->memory != NULL; i++) {
-        muster_group_memory_begin_part_calls(host->memory, host->parts[i]);
-    }
-    TRY(muster_memory_setup_all(setup, reads, &reads));
-    host->reach =
-        (struct muster_memory_reach){.staging_bytes = MUSTER_GROUP_STAGING_BYTES, .buffers = reads};
-    return MUSTER_OK;
 }
 
 muster_status muster_context_share_host_memory(const struct muster_memory_setup *setup)
@@ -62,7 +45,7 @@ muster_status muster_context_share_host_memory(const struct muster_memory_setup 
     uint32_t largest = muster_topology_largest_host(topology);
     struct muster_context_memory host = {.memory = NULL};
     bool all = false;
-    if (largest < 2 || largest > MUSTER_GROUP_RANKS_MAX) {
+    if (largest < 2 || largest > setup->device->groups->members_max) {
         return MUSTER_OK;
     }
     context->local_order = local_order(context, first, own.local_size);
@@ -70,18 +53,19 @@ muster_status muster_context_share_host_memory(const struct muster_memory_setup 
         return muster_error_set(MUSTER_FATAL, "no memory for the order of %u ranks",
                                 own.local_size);
     }
-    const struct muster_group_memory_options options = {.rank = own.local_rank,
-                                                        .ranks = own.local_size,
-                                                        .names = context->ranks + first,
-                                                        .order = context->local_order,
-                                                        .cores = muster_cores_usable(),
-                                                        .stream_bytes = MUSTER_GROUP_STREAM_BYTES};
-    muster_status status = open_on_all(setup, &options, &host, &all);
-    if (status != MUSTER_OK || !all) {
-        muster_context_memory_finish(&host);
-        return status;
+    const struct muster_group_options options = {.rank = own.local_rank,
+                                                 .ranks = own.local_size,
+                                                 .names = context->ranks + first,
+                                                 .order = context->local_order,
+                                                 .cores = muster_cores_usable(),
+                                                 .stream_bytes = MUSTER_GROUP_STREAM_BYTES,
+                                                 .deadline_ns = setup->deadline_ns};
+    TRY(muster_memory_setup_open(setup, &options, MUSTER_GROUP_CHANNELS, &host, &all));
+    if (!all) {
+        return MUSTER_OK;
     }
-    host.group = (struct muster_operation_group){.device = muster_devices_host(),
+    start(setup, &host);
+    host.group = (struct muster_operation_group){.device = setup->device,
                                                  .state = host.memory,
                                                  .buffers = host.reach.buffers,
                                                  .fabric = context->fabric,

@@ -9,6 +9,7 @@
 #include "worker/base/epoch.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/local_work.h"
+#include "worker/device/devices.h"
 #include "worker/trace/timeline.h"
 
 void muster_context_trace(const struct muster_context *context, const struct muster_launch *launch,
@@ -74,11 +75,11 @@ static muster_status run(struct muster_context *context,
     }
     muster_status status = muster_operation_run(cached->operation, launch, ret_suspect);
     if (context->host.memory != NULL) {
+        const struct muster_group_ops *groups = context->host.group.device->groups;
         if (status != MUSTER_OK && status != MUSTER_INVALID) {
-            muster_group_memory_withdraw(context->host.memory,
-                                         MUSTER_PART_SEQUENCE(launch->sequence + 1, 0));
+            groups->withdraw(context->host.memory, MUSTER_PART_SEQUENCE(launch->sequence + 1, 0));
         }
-        muster_group_memory_leave(context->host.memory, launch->sequence);
+        groups->leave(context->host.memory, launch->sequence);
     }
     return status;
 }

@@ -1,16 +1,20 @@
-/* What the two ways to set up shared memory have in common: for all ranks (shared_memory_setup.c),
- * and for those of each host (host_memory_setup.c). Private to the context. */
+/* What the two ways to open a group of a device have in common: for all ranks
+ * (shared_memory_setup.c), and for those of each host (host_memory_setup.c). Private to the
+ * context.
+ */
 #ifndef MUSTER_WORKER_CONTEXT_MEMORY_SETUP_H
 #define MUSTER_WORKER_CONTEXT_MEMORY_SETUP_H
 
 #include "worker/base/status.h"
-#include "worker/device/host/group_memory.h"
+#include "worker/device/group.h"
 
 struct muster_context;
+struct muster_device;
 struct muster_context_memory;
 
 struct muster_memory_setup {
     struct muster_context *context;
+    const struct muster_device *device; /* that the group is of */
     int64_t deadline_ns;
     uint32_t *ret_suspect;
 };
@@ -19,19 +23,17 @@ struct muster_memory_setup {
 MUSTER_CHECKED muster_status muster_memory_setup_all(const struct muster_memory_setup *setup,
                                                      bool here, bool *ret_everywhere);
 
-/* Of all members of these groups, at the same time: rank 0 of each group creates its memory, and
- * the others open it. *ret_memory stays NULL in a group of one, where it cannot be mapped, where
- * the link shares no memory, and if any group could not create its own. Collective in the context.
- */
-MUSTER_CHECKED muster_status muster_memory_setup_open(
-    const struct muster_memory_setup *setup, const struct muster_group_memory_options *options,
-    struct muster_group_memory **ret_memory);
+/* Opens the groups with so many members, of which each rank of the context has one, at the same
+ * time, each with so many channels; what their steps cost is what they cost at most. *ret_all: all
+ * ranks have opened theirs, and start may be called; else none has. A group of one has no memory.
+ * Collective in the context. */
+MUSTER_CHECKED muster_status muster_memory_setup_open(const struct muster_memory_setup *setup,
+                                                      const struct muster_group_options *options,
+                                                      uint32_t channels,
+                                                      struct muster_context_memory *memory,
+                                                      bool *ret_all);
 
-/* So many parts of the memory, for calls in flight. MUSTER_FATAL: no memory. */
-MUSTER_CHECKED muster_status muster_memory_setup_parts(struct muster_context_memory *memory,
-                                                       uint32_t count);
-
-/* The memory of each host, in a context of several hosts. Statuses as of
+/* The group of each host, in a context of several hosts. Statuses as of
  * muster_context_share_memory(). */
 MUSTER_CHECKED muster_status
 muster_context_share_host_memory(const struct muster_memory_setup *setup);

@@ -465,7 +465,7 @@ void muster_started_calls_share_hosts(struct muster_started_calls *calls,
                                       void *const *states)
 {
     AUTO_LOCK(&calls->mutex);
-    muster_group_channels_init(&calls->channels, states, MUSTER_GROUP_CHANNELS_MAX);
+    muster_group_channels_init(&calls->channels, states, MUSTER_GROUP_CHANNELS);
     calls->group = *group;
     calls->group.channels = &calls->channels;
     muster_choices_clear(&calls->choices);

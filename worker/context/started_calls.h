@@ -64,7 +64,7 @@ void muster_started_calls_tune(struct muster_started_calls *calls,
                                const struct muster_tuned_list *list);
 
 /* From now on the group performs group steps, in a part of the ranks' memory that is for calls in
- * flight: on one host, and on several, with so many states of MUSTER_GROUP_CHANNELS_MAX channels.
+ * flight: on one host, and on several, with so many states of MUSTER_GROUP_CHANNELS channels.
  * No call is in flight. */
 void muster_started_calls_share(struct muster_started_calls *calls,
                                 const struct muster_operation_group *group);

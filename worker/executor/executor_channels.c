@@ -27,7 +27,7 @@ static void publish(const struct muster_operation_group *group,
     uint64_t left = first == NULL ? channel->started : muster_channel_number(first) - 1;
     if (left > channel->left) {
         channel->left = left;
-        group->device->flight->leave(channel->state, left);
+        group->device->groups->leave(channel->state, left);
     }
 }
 
@@ -68,7 +68,7 @@ void muster_channel_withdraw(const struct muster_operation *operation)
     for (uint32_t i = 0; i < group->channels->count; i++) {
         const struct muster_group_channel *channel = &group->channels->items[i];
         if (channel->state != NULL) {
-            group->device->flight->withdraw(channel->state,
+            group->device->groups->withdraw(channel->state,
                                             MUSTER_PART_SEQUENCE(channel->started + 1, 0));
         }
     }

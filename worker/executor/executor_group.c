@@ -64,7 +64,7 @@ muster_status muster_operation_group_run(const struct muster_operation_group *gr
                                              .check = poll_fabric,
                                              .user = &polling};
     TRY(muster_fabric_check(group->fabric, launch->generation));
-    muster_status status = group->device->run_group_step(group->state, &step, ret_suspect);
+    muster_status status = group->device->groups->run(group->state, &step, ret_suspect);
     if (status == MUSTER_INVALID) {
         muster_operation_group_abort(group, launch);
     }
@@ -79,5 +79,5 @@ muster_status muster_operation_group_announce(const struct muster_operation_grou
     const struct muster_group_launch step = {
         .launch = launch, .buffers = group->buffers, .check = poll_fabric, .user = &polling};
     TRY(muster_fabric_check(group->fabric, launch->generation));
-    return group->device->announce_to_group(group->state, &step, ret_suspect);
+    return group->device->groups->announce(group->state, &step, ret_suspect);
 }

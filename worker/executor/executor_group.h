@@ -9,11 +9,8 @@
 #include <sys/queue.h>
 
 #include "worker/base/status.h"
+#include "worker/device/devices.h"
 #include "worker/executor/executor.h"
-
-struct muster_device;
-
-enum { MUSTER_GROUP_CHANNELS_MAX = 4 };
 
 TAILQ_HEAD(muster_operation_list, muster_operation);
 
@@ -25,7 +22,7 @@ struct muster_group_channels {
         uint64_t started;                        /* the last operation that has begun here */
         uint64_t left;                           /* as the other ranks have been told */
         struct muster_operation_list operations; /* that have group steps to perform */
-    } items[MUSTER_GROUP_CHANNELS_MAX];
+    } items[MUSTER_GROUP_CHANNELS];
 };
 
 /* states: [count] */

@@ -314,7 +314,7 @@ static muster_status end(struct muster_operation *operation, muster_status statu
     const struct muster_operation_group *group = operation->group;
     if (steps->begun) {
         steps->begun = false;
-        status = group->device->flight->end(group_of(operation), status, &steps->suspect);
+        status = group->device->groups->end(group_of(operation), status, &steps->suspect);
     }
     steps->failed = status != MUSTER_OK;
     steps->next += status == MUSTER_OK ? 1 : 0;
@@ -330,7 +330,7 @@ static muster_status block(struct muster_operation *operation)
     const struct muster_operation_group *group = operation->group;
     struct blocked blocked = {.operation = operation};
     const struct muster_group_launch step = step_of(operation, &blocked);
-    return end(operation, group->device->run_group_step(group->state, &step, &steps->suspect));
+    return end(operation, group->device->groups->run(group->state, &step, &steps->suspect));
 }
 
 /* MUSTER_RETRY: it is not done. */
@@ -342,17 +342,17 @@ static muster_status poll(struct muster_operation *operation)
     bool in_flight = muster_uses_channels(operation);
     if (!steps->begun) {
         const struct muster_group_launch step = step_of(operation, NULL);
-        group->device->flight->begin(group_of(operation), &step, false);
+        group->device->groups->begin(group_of(operation), &step, false);
         steps->begun = true;
         steps->begun_ns = now_ns;
         steps->check_ns = now_ns + CHECK_NS;
     }
-    muster_status status = group->device->flight->poll(
+    muster_status status = group->device->groups->poll(
         group_of(operation), in_flight ? operation->spin_ns : SPIN_NS, &operation->advanced);
     if (status == MUSTER_RETRY && now_ns >= steps->check_ns) {
         steps->check_ns = now_ns + CHECK_NS;
         status = muster_operation_group_check(group, operation->launch, &steps->suspect);
-        status = status == MUSTER_OK ? group->device->flight->check(group_of(operation)) : status;
+        status = status == MUSTER_OK ? group->device->groups->check(group_of(operation)) : status;
         status = status == MUSTER_OK ? MUSTER_RETRY : status;
     }
     return status == MUSTER_RETRY ? MUSTER_RETRY : end(operation, status);
@@ -426,7 +426,7 @@ muster_status muster_group_steps_fail(struct muster_operation *operation, muster
     if (steps->begun) {
         failure = end(operation, failure);
     } else if (!steps->failed && failure != MUSTER_INVALID) {
-        group->device->flight->withdraw(group_of(operation),
+        group->device->groups->withdraw(group_of(operation),
                                         MUSTER_PART_SEQUENCE(number_of(operation), steps->next));
     }
     *ret_suspect = steps->suspect;

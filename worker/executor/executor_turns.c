@@ -53,7 +53,7 @@ static muster_status take(struct muster_operation *operation)
     const struct muster_group_launch step = {
         .launch = operation->launch, .method = operation->method, .buffers = group->buffers};
     TRY(muster_fabric_check(group->fabric, operation->launch->generation));
-    group->device->flight->begin(group->state, &step, !operation->in_group);
+    group->device->groups->begin(group->state, &step, !operation->in_group);
     operation->turn = MUSTER_TURN_TAKEN;
     group->turns->check_ns = muster_clock_ns() + CHECK_NS;
     return MUSTER_OK;
@@ -69,7 +69,7 @@ static muster_status check(struct muster_operation *operation)
     }
     group->turns->check_ns = now_ns + CHECK_NS;
     TRY(muster_operation_group_check(group, operation->launch, &operation->turn_suspect));
-    return group->device->flight->check(group->state);
+    return group->device->groups->check(group->state);
 }
 
 /* The part of the operation in the memory is over. */
@@ -78,7 +78,7 @@ static muster_status pass_on(struct muster_operation *operation, muster_status s
     const struct muster_operation_group *group = operation->group;
     operation->turn = MUSTER_TURN_OVER;
     group->turns->next = operation->launch->sequence + 1;
-    return group->device->flight->end(group->state, status, &operation->turn_suspect);
+    return group->device->groups->end(group->state, status, &operation->turn_suspect);
 }
 
 /* Until the turn is over. */
@@ -97,7 +97,7 @@ static muster_status progress_in_turn(struct muster_operation *operation, int64_
         }
         TRY(take(operation));
     }
-    muster_status status = group->device->flight->poll(group->state, spin_ns, &operation->advanced);
+    muster_status status = group->device->groups->poll(group->state, spin_ns, &operation->advanced);
     if (status == MUSTER_RETRY) {
         status = check(operation);
         return status == MUSTER_OK ? MUSTER_OK : pass_on(operation, status);
@@ -138,7 +138,7 @@ static void end_later(const struct muster_operation *operation, muster_status st
     }
     if (turns->ended_from == 0 || sequence < turns->ended_from) {
         turns->ended_from = sequence;
-        group->device->flight->withdraw(group->state, sequence);
+        group->device->groups->withdraw(group->state, sequence);
     }
 }
 

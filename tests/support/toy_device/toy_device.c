@@ -1,7 +1,7 @@
 /*
  * A toy device: an arena of addresses that the CPU cannot touch (an access is a SIGSEGV), and a
  * second mapping of the same bytes, by which the device copies and reduces. It shows what a device
- * has to do itself. All of it is here and in one row of tests/support/devices.c.
+ * has to do itself. All of it is in this folder and in one row of tests/support/devices.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,8 @@
 
 #include "collectives/reduce/reduce.h"
 #include "tests/support/devices.h"
+#include "tests/support/toy_device/toy_device.h"
+#include "tests/support/toy_device/toy_parts.h"
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
 #include "worker/device/devices.h"
@@ -31,8 +33,6 @@ static struct {
         bool released;
     } allocations[ALLOCATIONS_MAX];
 } arena = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
-static const struct muster_device toy_device;
 
 static bool is_active(void)
 {
@@ -67,7 +67,7 @@ static bool find(const void *data, struct muster_device_memory *ret_memory)
 }
 
 /* Where the device touches these bytes, which may be the host's. */
-static char *reach(const void *data)
+char *toy_reach(const void *data)
 {
     return is_seen(data) ? arena.alias + ((const char *)data - arena.seen) : (char *)data;
 }
@@ -77,15 +77,15 @@ static muster_status copy(const struct muster_device_memory *memory, void *to, c
 {
     (void)memory;
     if (size_bytes > 0) {
-        memmove(reach(to), reach(from), size_bytes);
+        memmove(toy_reach(to), toy_reach(from), size_bytes);
     }
     return MUSTER_OK;
 }
 
 static muster_status combine(const struct muster_combination *combination)
 {
-    muster_reduction_combine(combination->reduction, reach(combination->target.at),
-                             reach(combination->left.at), reach(combination->right.at),
+    muster_reduction_combine(combination->reduction, toy_reach(combination->target.at),
+                             toy_reach(combination->left.at), toy_reach(combination->right.at),
                              combination->count);
     return MUSTER_OK;
 }
@@ -95,7 +95,7 @@ static muster_status finish(const struct muster_device_memory *memory,
                             uint64_t contributions)
 {
     (void)memory;
-    muster_reduction_finish(reduction, reach(data), count, contributions);
+    muster_reduction_finish(reduction, toy_reach(data), count, contributions);
     return MUSTER_OK;
 }
 
@@ -105,7 +105,7 @@ static muster_status wait_for_work(const struct muster_device_memory *memory)
     return MUSTER_OK;
 }
 
-static const struct muster_device toy_device = {
+const struct muster_device toy_device = {
     .name = "toy",
     .is_active = is_active,
     .find = find,
@@ -114,9 +114,7 @@ static const struct muster_device toy_device = {
     .finish = finish,
     .wait = wait_for_work,
     .export_pages = muster_device_export_nothing,
-    .run_group_step = muster_device_no_group_step,
-    .announce_to_group = muster_device_no_group_step,
-    .flight = &muster_device_no_flight,
+    .groups = &toy_group_ops,
     .rdma_advice = "Use another device: this one is a toy",
 };
 
@@ -165,7 +163,7 @@ static void release(void *memory)
 
 static void *alias(const void *memory)
 {
-    return is_seen(memory) ? reach(memory) : NULL;
+    return is_seen(memory) ? toy_reach(memory) : NULL;
 }
 
 static void *of_alias(const void *memory)

@@ -40,11 +40,13 @@ struct buffers {
 static uint64_t steps_of(const struct group_member *member, bool in_flight)
 {
     const struct muster_context_memory *host = &member->contexts[MUSTER_GLOBAL]->host;
+    const struct muster_group_memory *memory = host->memory;
     uint64_t sum = 0;
-    for (size_t i = 0; in_flight && i < MUSTER_GROUP_FLIGHT_PARTS && host->memory != NULL; i++) {
-        sum += host->parts[i]->announced;
+    for (size_t i = 0; in_flight && i < MUSTER_GROUP_CHANNELS && memory != NULL; i++) {
+        const struct muster_group_memory *channel = host->channels[i];
+        sum += channel->announced;
     }
-    return in_flight || host->memory == NULL ? sum : host->memory->announced;
+    return in_flight || memory == NULL ? sum : memory->announced;
 }
 
 static bool in_a_group(const struct group_member *member)

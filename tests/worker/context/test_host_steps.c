@@ -44,7 +44,8 @@ struct job {
 static uint64_t announced_by(const struct group_member *member)
 {
     const struct muster_context *context = member->contexts[MUSTER_GLOBAL];
-    return context->host.memory == NULL ? 0 : context->host.memory->announced;
+    const struct muster_group_memory *memory = context->host.memory;
+    return memory == NULL ? 0 : memory->announced;
 }
 
 static bool in_a_group(const struct group_member *member)

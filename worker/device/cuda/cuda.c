@@ -169,9 +169,7 @@ const struct muster_device muster_cuda_device = {
     .finish = muster_device_finish_on_host,
     .wait = wait_for_work,
     .export_pages = export_pages,
-    .run_group_step = muster_device_no_group_step,
-    .announce_to_group = muster_device_no_group_step,
-    .flight = &muster_device_no_flight,
+    .groups = &muster_device_no_groups,
     .rdma_advice =
         "Load nvidia-peermem (modprobe nvidia-peermem), or use Linux 5.12 or newer and "
         "an NVIDIA driver from 515 on with open kernel modules",

@@ -10,7 +10,7 @@
 _Static_assert(sizeof(struct muster_group_announcement) == MUSTER_GROUP_LINE_BYTES,
                "a line of its own");
 
-enum { PARTS = 1 + MUSTER_GROUP_FLIGHT_PARTS };
+enum { PARTS = 1 + MUSTER_GROUP_CHANNELS };
 
 static size_t slots_at(uint32_t ranks)
 {
@@ -50,11 +50,9 @@ static muster_status map(int fd, uint32_t ranks, struct muster_group_layout *ret
     return MUSTER_OK;
 }
 
-muster_status muster_group_layout_init(uint32_t ranks, struct muster_group_layout *ret_layout)
+muster_status muster_group_layout_create(uint32_t ranks, int *ret_fd)
 {
-    int fd;
-    TRY(muster_shared_memory_create("muster collectives", size_of(ranks), &fd));
-    return map(fd, ranks, ret_layout);
+    return muster_shared_memory_create("muster collectives", size_of(ranks), ret_fd);
 }
 
 muster_status muster_group_layout_open(int fd, uint32_t ranks,

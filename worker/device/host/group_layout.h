@@ -76,12 +76,11 @@ struct muster_group_layout {
 };
 
 /* MUSTER_FATAL: no memory or descriptors. */
-MUSTER_CHECKED muster_status muster_group_layout_init(uint32_t ranks,
-                                                      struct muster_group_layout *ret_layout);
+MUSTER_CHECKED muster_status muster_group_layout_create(uint32_t ranks, int *ret_fd);
 /* Takes the descriptor, also on failure. MUSTER_INVALID: it is not of such memory. */
 MUSTER_CHECKED muster_status muster_group_layout_open(int fd, uint32_t ranks,
                                                       struct muster_group_layout *ret_layout);
-/* Another part, from 1 to MUSTER_GROUP_FLIGHT_PARTS; to be finished before the layout of the first
+/* Another part, from 1 to MUSTER_GROUP_CHANNELS; to be finished before the layout of the first
  * part, which it borrows. */
 struct muster_group_layout muster_group_layout_part(const struct muster_group_layout *layout,
                                                     uint32_t part);

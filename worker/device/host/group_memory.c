@@ -46,8 +46,7 @@ static muster_status take_slot(struct muster_group_memory *memory)
     return MUSTER_OK;
 }
 
-static void init(struct muster_group_memory *memory,
-                 const struct muster_group_memory_options *options)
+static void init(struct muster_group_memory *memory, const struct muster_group_options *options)
 {
     const struct muster_spin_host host = {.members = options->ranks,
                                           .index = options->rank,
@@ -57,20 +56,21 @@ static void init(struct muster_group_memory *memory,
     muster_spin_policy_init(&memory->spin_policy, &muster_spin_on_memory, &host);
 }
 
-/* Creates the memory if fd is -1, else opens it. Takes fd, also on failure. */
-static muster_status make(const struct muster_group_memory_options *options, int fd,
-                          struct muster_group_memory **ret_memory)
+muster_status muster_group_memory_invite(uint32_t ranks, int *ret_fd)
+{
+    return muster_group_layout_create(ranks, ret_fd);
+}
+
+muster_status muster_group_memory_open(const struct muster_group_options *options, int fd,
+                                       struct muster_group_memory **ret_memory)
 {
     struct muster_group_memory *memory = calloc(1, sizeof *memory);
     if (memory == NULL) {
-        if (fd >= 0) {
-            close(fd);
-        }
+        close(fd);
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     init(memory, options);
-    muster_status status = fd >= 0 ? muster_group_layout_open(fd, options->ranks, &memory->layout)
-                                   : muster_group_layout_init(options->ranks, &memory->layout);
+    muster_status status = muster_group_layout_open(fd, options->ranks, &memory->layout);
     if (status == MUSTER_OK) {
         status = take_slot(memory);
     }
@@ -82,18 +82,6 @@ static muster_status make(const struct muster_group_memory_options *options, int
     return MUSTER_OK;
 }
 
-muster_status muster_group_memory_create(const struct muster_group_memory_options *options,
-                                         struct muster_group_memory **ret_memory)
-{
-    return make(options, -1, ret_memory);
-}
-
-muster_status muster_group_memory_open(const struct muster_group_memory_options *options, int fd,
-                                       struct muster_group_memory **ret_memory)
-{
-    return make(options, fd, ret_memory);
-}
-
 muster_status muster_group_memory_create_part(const struct muster_group_memory *first,
                                               uint32_t number,
                                               struct muster_group_memory **ret_part)
@@ -103,6 +91,7 @@ muster_status muster_group_memory_create_part(const struct muster_group_memory *
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     init(part, &first->options);
+    part->first = first;
     part->layout = muster_group_layout_part(&first->layout, number);
     atomic_store(&own_slot(part)->withdrawn, 0); /* of a process that had the slot before */
     muster_status status = reserve_scratch(part);
@@ -136,11 +125,6 @@ void muster_group_memory_destroy(struct muster_group_memory *memory)
     free(memory);
 }
 
-int muster_group_memory_descriptor(const struct muster_group_memory *memory)
-{
-    return memory->layout.fd;
-}
-
 /* Before the first operation ------------------------------------------------------------------ */
 
 static bool can_read(const struct muster_group_rank_slot *slot, int64_t pid)
@@ -168,22 +152,11 @@ bool muster_group_memory_probe(struct muster_group_memory *memory)
     return all;
 }
 
-void muster_group_memory_begin_part(const struct muster_group_memory *first,
-                                    struct muster_group_memory *part)
-{
-    memcpy(part->pids, first->pids, sizeof part->pids);
-    muster_group_memory_begin(part, 0);
-}
-
-void muster_group_memory_begin_part_calls(const struct muster_group_memory *first,
-                                          struct muster_group_memory *part)
-{
-    memcpy(part->pids, first->pids, sizeof part->pids);
-    muster_group_memory_begin_calls(part, 0);
-}
-
 void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequence)
 {
+    if (memory->first != NULL) {
+        memcpy(memory->pids, memory->first->pids, sizeof memory->pids);
+    }
     struct muster_group_rank_slot *slot = own_slot(memory);
     for (uint64_t i = 0; i < 2 && i <= sequence; i++) {
         atomic_store(&slot->announcements[(sequence - i) % 2].sequence, sequence - i);
@@ -204,4 +177,9 @@ void muster_group_memory_leave(struct muster_group_memory *memory, uint64_t call
     struct muster_group_rank_slot *slot = own_slot(memory);
     atomic_store_explicit(&slot->left, call, memory_order_release);
     muster_group_wake_sleepers(slot);
+}
+
+void muster_group_memory_abort(struct muster_group_memory *memory)
+{
+    atomic_store(&memory->aborted, true);
 }

@@ -4,7 +4,7 @@
  * One struct muster_group_memory is one rank's part of one group (a context) in one generation. All
  * ranks call the same operations in the same order, as in any context.
  *
- * Threads: one at a time; muster_group_memory_create() and _open() may be called by any.
+ * Threads: one at a time; what opens and aborts may be called by any.
  *
  * May use: base, memory, the words and kernels of collectives. May not know: schedules, fabrics,
  * contexts.
@@ -19,40 +19,26 @@ struct muster_group_memory;
 enum {
     MUSTER_GROUP_RANKS_MAX = 64,
     MUSTER_GROUP_STAGING_BYTES = 256 << 10, /* of input, in a rank's staging area */
-    MUSTER_GROUP_STREAM_BYTES = 4 << 20,    /* more than a core's own caches hold */
-    MUSTER_GROUP_FLIGHT_PARTS = 4,          /* of the memory, for operations in flight */
 };
 
-struct muster_group_memory_options {
-    uint32_t rank, ranks;  /* 2 to MUSTER_GROUP_RANKS_MAX */
-    const uint32_t *names; /* [ranks] their ranks in error texts; borrowed for its life */
-    const uint32_t *order; /* [ranks] the order of reduction; borrowed for its life */
-    uint32_t cores;        /* that these ranks may use */
-    size_t stream_bytes;   /* outputs from this size on are written past the caches (non-temporal
-                              stores) */
-};
-
-/* One rank makes the memory; the others get its descriptor and open it. MUSTER_FATAL: no memory or
- * descriptors. MUSTER_INVALID: the descriptor is not of such memory, or another process has this
- * rank's slot. */
-MUSTER_CHECKED muster_status muster_group_memory_create(
-    const struct muster_group_memory_options *options, struct muster_group_memory **ret_memory);
+/* The memory of a group of so many ranks, which one of them makes; every rank opens a descriptor of
+ * it. The caller closes it. MUSTER_FATAL: no memory or descriptors. */
+MUSTER_CHECKED muster_status muster_group_memory_invite(uint32_t ranks, int *ret_fd);
+/* MUSTER_FATAL: no memory. MUSTER_INVALID: the descriptor is not of such memory, or another process
+ * has this rank's slot. */
 /* Takes the descriptor, also on failure. */
-MUSTER_CHECKED muster_status
-muster_group_memory_open(const struct muster_group_memory_options *options, int fd,
-                         struct muster_group_memory **ret_memory);
+MUSTER_CHECKED muster_status muster_group_memory_open(const struct muster_group_options *options,
+                                                      int fd,
+                                                      struct muster_group_memory **ret_memory);
 /* Leaves the group: ranks that wait for this one stop waiting. Accepts NULL. */
 void muster_group_memory_destroy(struct muster_group_memory *memory);
 
-/* Part number 1 to MUSTER_GROUP_FLIGHT_PARTS of the memory, for operations in flight. The parts
+/* Part number 1 to MUSTER_GROUP_CHANNELS of the memory, for operations in flight. The parts
  * neither wait for each other nor share anything but their ranks, whose options and descriptor the
  * others borrow from the first one: that is destroyed last. MUSTER_FATAL: no memory. */
 MUSTER_CHECKED muster_status
 muster_group_memory_create_part(const struct muster_group_memory *first, uint32_t number,
                                 struct muster_group_memory **ret_part);
-
-/* To be passed to the other ranks; borrowed. */
-int muster_group_memory_descriptor(const struct muster_group_memory *memory);
 
 /* When all have opened the memory: whether this process may read the buffers of all others. */
 bool muster_group_memory_probe(struct muster_group_memory *memory);
@@ -61,16 +47,12 @@ bool muster_group_memory_probe(struct muster_group_memory *memory);
  * sequence + 1. */
 void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequence);
 
-/* The same for another part, whose first operation is number 1. All have created it; `first` has
- * been probed. */
-void muster_group_memory_begin_part(const struct muster_group_memory *first,
-                                    struct muster_group_memory *part);
-
-/* The same where steps are parts of calls: the first call is number `call` + 1; of another part it
- * is number 1. */
+/* The same where steps are parts of calls: the first call is number `call` + 1. Both also for a
+ * part of the memory, after the first one has been probed. */
 void muster_group_memory_begin_calls(struct muster_group_memory *memory, uint64_t call);
-void muster_group_memory_begin_part_calls(const struct muster_group_memory *first,
-                                          struct muster_group_memory *part);
+
+/* Of any thread: operations under way end with MUSTER_REJOIN, as soon as they wait again. */
+void muster_group_memory_abort(struct muster_group_memory *memory);
 
 /* This rank has ended the call of this number, with group steps or without, well or not: to be
  * called after each one. A rank that waits for a step of that call here ends with MUSTER_INVALID.

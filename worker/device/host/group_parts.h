@@ -64,8 +64,10 @@ struct muster_group_run {
 };
 
 struct muster_group_memory {
-    struct muster_group_memory_options options;
+    struct muster_group_options options;
     struct muster_group_layout layout;
+    const struct muster_group_memory *first; /* borrowed: of another part of its memory; or NULL */
+    atomic_bool aborted;
     uint64_t probe; /* a random number that the others read to test the access */
     int64_t pids[MUSTER_GROUP_RANKS_MAX]; /* as seen by this process */
     uint64_t announced;                   /* the last operation that this rank has announced */

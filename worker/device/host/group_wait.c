@@ -150,6 +150,9 @@ muster_status muster_group_check_peer(struct muster_group_run *run, uint32_t ran
                                       const _Atomic uint64_t *word, uint64_t least)
 {
     const struct muster_group_rank_slot *slot = muster_group_rank_slot_of(run, rank);
+    if (atomic_load(&run->memory->aborted)) {
+        return muster_error_set(MUSTER_REJOIN, "the group was aborted");
+    }
     bool left = run->step->part && is_reached(&slot->left, muster_group_call_of(run));
     muster_status status = muster_group_check_liveness(run, rank);
     if (status == MUSTER_OK && left) {

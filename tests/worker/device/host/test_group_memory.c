@@ -59,22 +59,21 @@ static size_t stream_bytes(const struct group *group)
 static muster_status join(struct member *member, struct muster_group_memory **ret_memory)
 {
     struct group *group = member->group;
-    const struct muster_group_memory_options options = {.rank = member->rank,
-                                                        .ranks = group->ranks,
-                                                        .names = group->names,
-                                                        .order = group->order,
-                                                        .cores =
-                                                            group->seed % 2 == 0 ? 1 : group->ranks,
-                                                        .stream_bytes = stream_bytes(group)};
+    const struct muster_group_options options = {.rank = member->rank,
+                                                 .ranks = group->ranks,
+                                                 .names = group->names,
+                                                 .order = group->order,
+                                                 .cores = group->seed % 2 == 0 ? 1 : group->ranks,
+                                                 .stream_bytes = stream_bytes(group)};
     if (member->rank == 0) {
-        TRY(muster_group_memory_create(&options, ret_memory));
-        group->fd = muster_group_memory_descriptor(*ret_memory);
+        TRY(muster_group_memory_invite(group->ranks, &group->fd));
     }
     pthread_barrier_wait(&group->barrier);
-    if (member->rank != 0) {
-        TRY(muster_group_memory_open(&options, dup(group->fd), ret_memory));
-    }
+    TRY(muster_group_memory_open(&options, dup(group->fd), ret_memory));
     pthread_barrier_wait(&group->barrier);
+    if (member->rank == 0) {
+        (void)close(group->fd);
+    }
     return MUSTER_OK;
 }
 
@@ -190,7 +189,7 @@ static void *run_rank(void *argument)
     bool buffers = muster_group_memory_probe(memory);
     uint64_t first = member->group->polls ? 1 : 6;
     muster_group_memory_begin(memory, first - 1);
-    muster_group_memory_begin_part(memory, second);
+    muster_group_memory_begin(second, 0);
     pthread_barrier_wait(&member->group->barrier);
     for (uint64_t i = first; i < first + OPERATIONS && member->failure[0] == '\0'; i++) {
         if (i % CALLS_PER_ALLOCATION == member->rank || buffer == NULL) {
@@ -281,24 +280,25 @@ static void a_descriptor_of_other_memory_is_refused(void **state)
 {
     (void)state;
     const uint32_t order[3] = {0, 1, 2};
-    struct muster_group_memory_options options = {.ranks = 2, .names = order, .order = order};
+    struct muster_group_options options = {.ranks = 2, .names = order, .order = order};
     struct muster_group_memory *memory;
     struct muster_group_memory *other = NULL;
-    assert_int_equal(muster_group_memory_create(&options, &memory), MUSTER_OK);
+    int right;
+    assert_int_equal(muster_group_memory_invite(2, &right), MUSTER_OK);
+    assert_int_equal(muster_group_memory_open(&options, dup(right), &memory), MUSTER_OK);
     options.rank = 1;
     options.ranks = 3;
-    assert_int_equal(
-        muster_group_memory_open(&options, dup(muster_group_memory_descriptor(memory)), &other),
-        MUSTER_INVALID);
+    assert_int_equal(muster_group_memory_open(&options, dup(right), &other), MUSTER_INVALID);
     options.ranks = 2;
     assert_int_equal(muster_group_memory_open(&options, dup(STDERR_FILENO), &other),
                      MUSTER_INVALID);
     int fd = memfd_create("unsealed", MFD_CLOEXEC);
     struct stat size;
-    assert_int_equal(fstat(muster_group_memory_descriptor(memory), &size), 0);
+    assert_int_equal(fstat(right, &size), 0);
     assert_int_equal(ftruncate(fd, size.st_size), 0);
     assert_int_equal(muster_group_memory_open(&options, fd, &other), MUSTER_INVALID);
     assert_null(other);
+    (void)close(right);
     muster_group_memory_destroy(memory);
     muster_group_memory_destroy(NULL);
 }

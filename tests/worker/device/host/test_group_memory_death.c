@@ -57,11 +57,11 @@ static muster_status keep_waiting(void *user, uint32_t *ret_suspect)
 static struct muster_group_memory *join(const struct shared *shared, uint32_t rank)
 {
     struct muster_group_memory *memory = NULL;
-    const struct muster_group_memory_options options = {.rank = rank,
-                                                        .ranks = shared->ranks,
-                                                        .names = shared->order,
-                                                        .order = shared->order,
-                                                        .cores = 1};
+    const struct muster_group_options options = {.rank = rank,
+                                                 .ranks = shared->ranks,
+                                                 .names = shared->order,
+                                                 .order = shared->order,
+                                                 .cores = 1};
     return muster_group_memory_open(&options, dup(shared->fd), &memory) == MUSTER_OK ? memory
                                                                                      : NULL;
 }
@@ -121,12 +121,7 @@ static void prepare(struct shared *shared)
     for (uint32_t i = 0; i < shared->ranks; i++) {
         shared->order[i] = i;
     }
-    const struct muster_group_memory_options options = {
-        .ranks = shared->ranks, .names = shared->order, .order = shared->order};
-    struct muster_group_memory *memory;
-    assert_int_equal(muster_group_memory_create(&options, &memory), MUSTER_OK);
-    shared->fd = dup(muster_group_memory_descriptor(memory));
-    muster_group_memory_destroy(memory);
+    assert_int_equal(muster_group_memory_invite(shared->ranks, &shared->fd), MUSTER_OK);
     (void)fflush(stdout);
 }
 
