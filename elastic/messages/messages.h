@@ -268,7 +268,7 @@ struct muster_value_request {
     size_t expected_size;                   /* CompareAndSwap */
     void *expected;                         /* CompareAndSwap; owned */
     int64_t amount;                         /* Add */
-    char request_id[MUSTER_UUID_SIZE];      /* Add, CompareAndSwap: empty, or the same in a retry */
+    char request_id[MUSTER_UUID_SIZE]; /* Put, Add, CompareAndSwap: empty, or the same in a retry */
 };
 
 struct muster_count_request {

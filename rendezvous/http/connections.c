@@ -7,6 +7,7 @@
 #include "worker/base/thread.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -122,6 +123,12 @@ void muster_connections_give_body(struct muster_connections *connections,
 const char *muster_connection_address(const struct muster_connection *connection)
 {
     return connection != NULL ? muster_admission_address(&connection->admitted) : "?";
+}
+
+bool muster_connection_is_closed(const struct muster_connection *connection)
+{
+    struct pollfd end = {.fd = connection != NULL ? connection->fd : -1, .events = POLLRDHUP};
+    return poll(&end, 1, 0) > 0;
 }
 
 void muster_connections_count(struct muster_connections *connections, uint64_t *ret_open,

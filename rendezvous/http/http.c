@@ -226,6 +226,11 @@ static bool call_service(struct muster_http_request *request,
     if (request->horovod_path != NULL) {
         return muster_http_call_horovod(request, ret_response);
     }
+    if (muster_rpc_changes_values(request->method) &&
+        muster_connection_is_closed(request->socket)) {
+        *ret_response = muster_rpc_response_error(MUSTER_RPC_CANCELED, "the sender has gone");
+        return true;
+    }
     const struct muster_rpc_request rpc = {
         .method = request->method,
         .token = request->token,

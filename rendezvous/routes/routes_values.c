@@ -80,7 +80,7 @@ static muster_status change_value(struct muster_transaction *transaction,
 {
     struct muster_store *store = transaction->service->store;
     struct muster_job *job = transaction->job;
-    struct muster_value *prepared = NULL;
+    struct muster_kept_value *prepared = NULL;
     TRY(muster_quotas_check_value(transaction->service, job, change->value_size));
     TRY(muster_values_prepare(&job->values, change, &prepared));
     size_t size_bytes;
@@ -97,6 +97,22 @@ static muster_status change_value(struct muster_transaction *transaction,
     return MUSTER_OK;
 }
 
+/* A request that comes late, after its own repetition, changes nothing. */
+static muster_status put(struct muster_transaction *transaction,
+                         const struct muster_value_request *request)
+{
+    int64_t unused;
+    const struct muster_value_change change = {.generation = request->generation,
+                                               .key = request->key,
+                                               .value = request->value,
+                                               .value_size = request->value_size,
+                                               .request_id = request->request_id};
+    return muster_values_find_request(&transaction->job->values, request->generation, request->key,
+                                      request->request_id, &unused)
+               ? MUSTER_OK
+               : change_value(transaction, &change);
+}
+
 bool muster_route_put(struct muster_rpc_call *call)
 {
     struct muster_value_request request;
@@ -104,11 +120,7 @@ bool muster_route_put(struct muster_rpc_call *call)
     if (!begin(call, &request, &transaction)) {
         return true;
     }
-    const struct muster_value_change change = {.generation = request.generation,
-                                               .key = request.key,
-                                               .value = request.value,
-                                               .value_size = request.value_size};
-    if (!muster_rpc_call_failed(call, change_value(&transaction, &change))) {
+    if (!muster_rpc_call_failed(call, put(&transaction, &request))) {
         call->response = muster_rpc_response_json(json_object());
     }
     end(&request, &transaction);

@@ -61,6 +61,12 @@ bool muster_rpc_is_safe(enum muster_rpc_method method)
     return routes[method].safe;
 }
 
+bool muster_rpc_changes_values(enum muster_rpc_method method)
+{
+    return method == MUSTER_RPC_PUT || method == MUSTER_RPC_ADD ||
+           method == MUSTER_RPC_COMPARE_AND_SWAP || method == MUSTER_RPC_DELETE;
+}
+
 static bool token_valid(const char *token)
 {
     size_t length = strlen(token);

@@ -29,4 +29,8 @@ bool muster_rpc_allows(enum muster_rpc_method method, unsigned rights);
 /* True for a method that changes nothing, so that it may come as a GET. */
 bool muster_rpc_is_safe(enum muster_rpc_method method);
 
+/* True for a method whose request is dropped if its sender has closed the connection before the
+ * server came to it: the sender may have changed the value otherwise since. */
+bool muster_rpc_changes_values(enum muster_rpc_method method);
+
 #endif

@@ -25,7 +25,7 @@ struct value_name {
     char key[MUSTER_KEY_MAX_BYTES + 1];
 };
 
-struct muster_value {
+struct muster_kept_value {
     UT_hash_handle hh;
     struct value_name name;
     size_t record_size;
@@ -40,27 +40,27 @@ static size_t name_of(uint64_t generation, const char *key, struct value_name *r
     return offsetof(struct value_name, key) + length;
 }
 
-static struct muster_value *find(const struct muster_values *values, uint64_t generation,
-                                 const char *key)
+static struct muster_kept_value *find(const struct muster_values *values, uint64_t generation,
+                                      const char *key)
 {
     struct value_name name;
     size_t size_bytes = name_of(generation, key, &name);
-    struct muster_value *value = NULL;
+    struct muster_kept_value *value = NULL;
     HASH_FIND(hh, values->table, &name, size_bytes, value);
     return value;
 }
 
-static size_t head_size(const struct muster_value *value)
+static size_t head_size(const struct muster_kept_value *value)
 {
     return HEAD_BYTES + (size_t)value->record[0] * REQUEST_BYTES;
 }
 
-static size_t value_size(const struct muster_value *value)
+static size_t value_size(const struct muster_kept_value *value)
 {
     return value->record_size - head_size(value);
 }
 
-static void drop(struct muster_values *values, struct muster_value *value)
+static void drop(struct muster_values *values, struct muster_kept_value *value)
 {
     HASH_DEL(values->table, value);
     values->count--;
@@ -91,7 +91,7 @@ static void id_of(const char *uuid, unsigned char ret_id[ID_BYTES])
 bool muster_values_find_request(const struct muster_values *values, uint64_t generation,
                                 const char *key, const char *request_id, int64_t *ret_result)
 {
-    struct muster_value *value = find(values, generation, key);
+    struct muster_kept_value *value = find(values, generation, key);
     if (value == NULL || request_id == NULL || request_id[0] == '\0') {
         return false;
     }
@@ -112,7 +112,7 @@ bool muster_values_find_request(const struct muster_values *values, uint64_t gen
 /* Changes ------------------------------------------------------------------------------------- */
 
 static muster_status check_bounds(const struct muster_values *values,
-                                  const struct muster_value *old, size_t size_bytes)
+                                  const struct muster_kept_value *old, size_t size_bytes)
 {
     size_t old_size = old != NULL ? value_size(old) : 0;
     if (old == NULL && values->count >= MUSTER_VALUES_MAX) {
@@ -125,9 +125,9 @@ static muster_status check_bounds(const struct muster_values *values,
     return MUSTER_OK;
 }
 
-static struct muster_value *create(uint64_t generation, const char *key, size_t record_size)
+static struct muster_kept_value *create(uint64_t generation, const char *key, size_t record_size)
 {
-    struct muster_value *value = calloc(1, sizeof *value + record_size);
+    struct muster_kept_value *value = calloc(1, sizeof *value + record_size);
     if (value != NULL) {
         (void)name_of(generation, key, &value->name);
         value->record_size = record_size;
@@ -136,7 +136,7 @@ static struct muster_value *create(uint64_t generation, const char *key, size_t 
 }
 
 /* The requests of the value before, without the oldest if there are too many, and the new one. */
-static void write_requests(struct muster_value *value, const struct muster_value *old,
+static void write_requests(struct muster_kept_value *value, const struct muster_kept_value *old,
                            const struct muster_value_change *change, bool has_id)
 {
     size_t kept = value->record[0] - (has_id ? 1U : 0U);
@@ -155,15 +155,16 @@ static void write_requests(struct muster_value *value, const struct muster_value
 
 muster_status muster_values_prepare(const struct muster_values *values,
                                     const struct muster_value_change *change,
-                                    struct muster_value **ret_prepared)
+                                    struct muster_kept_value **ret_prepared)
 {
-    const struct muster_value *old = find(values, change->generation, change->key);
+    const struct muster_kept_value *old = find(values, change->generation, change->key);
     TRY(check_bounds(values, old, change->value_size));
     bool has_id = change->request_id != NULL && change->request_id[0] != '\0';
     size_t requests = (old != NULL ? old->record[0] : 0U) + (has_id ? 1U : 0U);
     requests = requests < MUSTER_VALUE_REQUESTS_MAX ? requests : MUSTER_VALUE_REQUESTS_MAX;
-    struct muster_value *value = create(change->generation, change->key,
-                                        HEAD_BYTES + requests * REQUEST_BYTES + change->value_size);
+    struct muster_kept_value *value =
+        create(change->generation, change->key,
+               HEAD_BYTES + requests * REQUEST_BYTES + change->value_size);
     if (value == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
@@ -176,21 +177,21 @@ muster_status muster_values_prepare(const struct muster_values *values,
     return MUSTER_OK;
 }
 
-const void *muster_value_record(const struct muster_value *prepared, size_t *ret_size_bytes)
+const void *muster_value_record(const struct muster_kept_value *prepared, size_t *ret_size_bytes)
 {
     *ret_size_bytes = prepared->record_size;
     return prepared->record;
 }
 
-void muster_value_destroy(struct muster_value *prepared)
+void muster_value_destroy(struct muster_kept_value *prepared)
 {
     free(prepared);
 }
 
 /* False: no memory for the table; the value is freed. */
-static bool enter(struct muster_values *values, struct muster_value *value)
+static bool enter(struct muster_values *values, struct muster_kept_value *value)
 {
-    struct muster_value *old = find(values, value->name.generation, value->name.key);
+    struct muster_kept_value *old = find(values, value->name.generation, value->name.key);
     if (old != NULL) {
         drop(values, old);
     }
@@ -205,7 +206,7 @@ static bool enter(struct muster_values *values, struct muster_value *value)
     return true;
 }
 
-muster_status muster_values_commit(struct muster_values *values, struct muster_value *prepared)
+muster_status muster_values_commit(struct muster_values *values, struct muster_kept_value *prepared)
 {
     return enter(values, prepared) ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "no memory");
 }
@@ -213,7 +214,7 @@ muster_status muster_values_commit(struct muster_values *values, struct muster_v
 muster_status muster_values_load(struct muster_values *values, uint64_t generation, const char *key,
                                  const void *record, size_t size_bytes)
 {
-    struct muster_value *value = create(generation, key, size_bytes);
+    struct muster_kept_value *value = create(generation, key, size_bytes);
     if (value == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
@@ -232,7 +233,7 @@ muster_status muster_values_load(struct muster_values *values, uint64_t generati
 
 bool muster_values_remove(struct muster_values *values, uint64_t generation, const char *key)
 {
-    struct muster_value *value = find(values, generation, key);
+    struct muster_kept_value *value = find(values, generation, key);
     if (value != NULL) {
         drop(values, value);
     }
@@ -242,8 +243,8 @@ bool muster_values_remove(struct muster_values *values, uint64_t generation, con
 uint32_t muster_values_drop(struct muster_values *values, uint64_t below_generation)
 {
     uint32_t dropped = 0;
-    struct muster_value *value = NULL;
-    struct muster_value *next = NULL;
+    struct muster_kept_value *value = NULL;
+    struct muster_kept_value *next = NULL;
     HASH_ITER(hh, values->table, value, next)
     {
         if (value->name.generation > 0 && value->name.generation < below_generation) {
@@ -256,8 +257,8 @@ uint32_t muster_values_drop(struct muster_values *values, uint64_t below_generat
 
 void muster_values_finish(struct muster_values *values)
 {
-    struct muster_value *value = NULL;
-    struct muster_value *next = NULL;
+    struct muster_kept_value *value = NULL;
+    struct muster_kept_value *next = NULL;
     HASH_ITER(hh, values->table, value, next)
     {
         drop(values, value);
@@ -269,7 +270,7 @@ void muster_values_finish(struct muster_values *values)
 bool muster_values_get(const struct muster_values *values, uint64_t generation, const char *key,
                        struct muster_value_response *ret_value)
 {
-    struct muster_value *value = find(values, generation, key);
+    struct muster_kept_value *value = find(values, generation, key);
     if (value != NULL) {
         *ret_value = (struct muster_value_response){.value_size = value_size(value),
                                                     .value = value->record + head_size(value)};
@@ -282,7 +283,8 @@ uint32_t muster_values_count(const struct muster_values *values, uint64_t genera
 {
     uint32_t count = 0;
     size_t length = strlen(prefix);
-    for (const struct muster_value *value = values->table; value != NULL; value = value->hh.next) {
+    for (const struct muster_kept_value *value = values->table; value != NULL;
+         value = value->hh.next) {
         count +=
             value->name.generation == generation && strncmp(value->name.key, prefix, length) == 0
                 ? 1

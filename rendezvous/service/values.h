@@ -17,10 +17,10 @@ enum {
     MUSTER_VALUE_REQUESTS_MAX = 128, /* that are remembered of a value */
 };
 
-struct muster_value; /* defined in values.c */
+struct muster_kept_value; /* defined in values.c */
 
 struct muster_values {
-    struct muster_value *table;
+    struct muster_kept_value *table;
     uint32_t count;
     size_t size_bytes; /* of the values alone */
 };
@@ -39,15 +39,15 @@ struct muster_value_change {
  * no memory. */
 MUSTER_CHECKED muster_status muster_values_prepare(const struct muster_values *values,
                                                    const struct muster_value_change *change,
-                                                   struct muster_value **ret_prepared);
+                                                   struct muster_kept_value **ret_prepared);
 /* The record of a prepared value, borrowed from it. */
-const void *muster_value_record(const struct muster_value *prepared, size_t *ret_size_bytes);
+const void *muster_value_record(const struct muster_kept_value *prepared, size_t *ret_size_bytes);
 /* Takes the prepared value, which replaces the one of the same generation and key. MUSTER_FATAL: no
  * memory; the value is then in the store only. */
 MUSTER_CHECKED muster_status muster_values_commit(struct muster_values *values,
-                                                  struct muster_value *prepared);
+                                                  struct muster_kept_value *prepared);
 /* Of a prepared value that is not committed. Accepts NULL. */
-void muster_value_destroy(struct muster_value *prepared);
+void muster_value_destroy(struct muster_kept_value *prepared);
 
 /* Adds a value from its record. MUSTER_INVALID: it is not as a musterd writes it. */
 MUSTER_CHECKED muster_status muster_values_load(struct muster_values *values, uint64_t generation,

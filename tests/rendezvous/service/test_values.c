@@ -146,6 +146,16 @@ static void a_request_that_is_sent_again_counts_once(void **state)
     expect(fixture, MUSTER_RPC_ADD, "'key':'n','amount':3,'requestId':'" ID "'", "value", "13");
 }
 
+static void a_put_that_comes_again_later_changes_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    expect(fixture, MUSTER_RPC_PUT, "'key':'n','value':'MQ==','requestId':'" ID "'", "none", "");
+    expect(fixture, MUSTER_RPC_PUT, "'key':'n','value':'Mg=='", "none", "");
+    restart(fixture);
+    expect(fixture, MUSTER_RPC_PUT, "'key':'n','value':'MQ==','requestId':'" ID "'", "none", "");
+    expect(fixture, MUSTER_RPC_ADD, "'key':'n','amount':0", "value", "2");
+}
+
 static void what_cannot_be_added_is_refused_and_changes_nothing(void **state)
 {
     struct fixture *fixture = *state;
@@ -266,6 +276,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STORED(sums_are_decimal_numbers_that_survive_a_restart),
         STORED(a_request_that_is_sent_again_counts_once),
+        STORED(a_put_that_comes_again_later_changes_nothing),
         STORED(what_cannot_be_added_is_refused_and_changes_nothing),
         STORED(a_value_is_swapped_only_if_it_is_as_expected),
         STORED(a_deleted_value_is_gone_after_a_restart),
