@@ -21,6 +21,14 @@ static muster_status everything(muster_session *session)
     void *outs[] = {&other};
     muster_call_options options;
     muster_call_options_init(&options);
+    muster_value_options value_options;
+    muster_value_options_init(&value_options);
+    const char *keys[] = {"number"};
+    const muster_value_swap swap = {&number, sizeof(number), &other, sizeof(other)};
+    muster_value value = {NULL, 0};
+    int64_t sum = 0;
+    int changed = 0;
+    uint32_t keys_count = 0;
     muster_status statuses[] = {
         muster_allreduce(session, MUSTER_GLOBAL, &number, &number, 1, MUSTER_FLOAT64, MUSTER_SUM,
                          NULL),
@@ -47,6 +55,14 @@ static muster_status everything(muster_session *session)
                                        MUSTER_SUM, NULL),
         muster_broadcast_buffers(session, MUSTER_GLOBAL, outs, 1, 1, MUSTER_FLOAT64, 0, NULL),
         muster_barrier(session, MUSTER_GLOBAL, &options),
+        muster_value_put(session, "number", &number, sizeof(number), &value_options),
+        muster_value_get(session, "number", NULL, &value),
+        muster_value_wait(session, "number", NULL, &value),
+        muster_value_wait_all(session, keys, 1, NULL),
+        muster_value_add(session, "sum", 1, NULL, &sum),
+        muster_value_compare_and_swap(session, "number", &swap, NULL, &changed, &value),
+        muster_value_delete(session, "number", NULL, &changed),
+        muster_value_count(session, "", NULL, &keys_count),
         muster_register(session, "number", &number, sizeof(number)),
         muster_commit(session),
         muster_restore(session),
@@ -54,6 +70,7 @@ static muster_status everything(muster_session *session)
         muster_rejoin(session),
         muster_run(session, nothing, NULL),
     };
+    muster_value_finish(&value);
     muster_leave(session);
     printf("%u of %u in generation %llu at version %llu\n", muster_rank(session, MUSTER_LOCAL),
            muster_size(session, MUSTER_CROSS), (unsigned long long)muster_generation(session),

@@ -73,10 +73,11 @@ RULES = {
     "worker/cli/plan/": CLI + " collectives/",
     "worker/cli/timeline/": CLI,
     "worker/examples/": "muster.h",
-    "worker/muster.h": "muster_collectives.h muster_messages.h muster_operations.h",
+    "worker/muster.h": "muster_collectives.h muster_messages.h muster_operations.h muster_values.h",
     "worker/muster_collectives.h": "",
     "worker/muster_messages.h": "muster_operations.h",
     "worker/muster_operations.h": "",
+    "worker/muster_values.h": "",
 }
 # Pure: what they decide can be tested and replayed, because time and randomness come in as arguments.
 PURE = ("collectives/", "elastic/", "worker/cli/run/launch_policy.")

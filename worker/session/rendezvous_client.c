@@ -460,6 +460,12 @@ static void back_off(struct muster_client *client, uint32_t failures, int64_t de
     }
 }
 
+/* A Wait whose keys were not put in its time has its answer. */
+static bool has_waited(enum muster_rpc_method method, enum muster_rpc_code code)
+{
+    return method == MUSTER_RPC_WAIT && code == MUSTER_RPC_DEADLINE_EXCEEDED;
+}
+
 static struct attempt attempt_until_deadline(struct muster_client *client,
                                              enum muster_rpc_method method, const char *request,
                                              const struct muster_retry_policy *retry_policy)
@@ -476,13 +482,14 @@ static struct attempt attempt_until_deadline(struct muster_client *client,
                                   : retry_policy->attempt_ms;
         struct attempt ended =
             attempt_once(client, method, request, timeout_ms > 0 ? timeout_ms : 1);
-        if (ended.status == MUSTER_RETRY) {
+        bool fails = ended.status == MUSTER_RETRY && !has_waited(method, ended.code);
+        if (fails) {
             muster_server_list_next(&client->servers);
         } else {
             muster_server_list_follow(&client->servers, client->owner);
         }
         bool last = retry_policy->attempts != 0 && made >= retry_policy->attempts + others - 1;
-        if (ended.status != MUSTER_RETRY || last) {
+        if (!fails || last) {
             return ended;
         }
         if (made >= others) {

@@ -32,6 +32,7 @@ static struct muster_session *create(void)
     }
     muster_mutex_init(&session->rejoin_mutex);
     muster_mutex_init(&session->client_mutex);
+    muster_session_clients_init(&session->clients);
     muster_mutex_init(&session->mutex);
     muster_condition_init(&session->changed);
     muster_state_init(&session->state);
@@ -55,6 +56,7 @@ static void destroy(struct muster_session *session, uint32_t linger_ms)
     }
     muster_client_destroy(session->caller_client);
     muster_client_destroy(session->lease_client);
+    muster_session_clients_finish(&session->clients);
     muster_settings_finish(&session->settings);
     muster_state_finish(&session->state);
     muster_session_sets_finish(session);
@@ -78,26 +80,13 @@ static void leave_unjoined(struct muster_session *session, muster_status status,
     muster_session_send_leave(session, MUSTER_LEAVE_FAILED, why, CLOSE_LEAVE_MS);
 }
 
-static muster_status create_client(const struct muster_settings *settings,
-                                   struct muster_client **ret_client)
-{
-    const struct muster_client_security security = {
-        .server_token = settings->server_token,
-        .authority = settings->rendezvous_authority,
-        .certificate = settings->rendezvous_certificate,
-        .key = settings->rendezvous_key,
-    };
-    TRY(muster_client_create(settings->rendezvous, settings->token, ret_client));
-    return muster_client_secure(*ret_client, &security);
-}
-
 /* The lease thread starts first and waits for a generation. If joining fails after the service has
  * seen this member, Leave is sent. */
 static muster_status start(struct muster_session *session)
 {
     const struct muster_settings *settings = &session->settings;
-    TRY(create_client(settings, &session->caller_client));
-    TRY(create_client(settings, &session->lease_client));
+    TRY(muster_session_create_client(settings, &session->caller_client));
+    TRY(muster_session_create_client(settings, &session->lease_client));
     if (settings->leave_on_sigterm) {
         session->sigterm_count_at_open = muster_sigterm_count();
         session->sigterm_held = muster_sigterm_hold();

@@ -22,6 +22,7 @@
 #include "worker/session/options.h"
 #include "worker/session/process_sets.h"
 #include "worker/session/rendezvous_client.h"
+#include "worker/session/session_clients.h"
 #include "worker/session/stall_report.h"
 #include "worker/session/state.h"
 
@@ -70,8 +71,9 @@ struct muster_session_sets {
 struct muster_session {
     struct muster_settings settings; /* fixed by muster_open() */
     uint32_t forks;                  /* muster_fork_guard_forks() of the process that opened it */
-    struct muster_client *caller_client; /* under client_mutex */
-    struct muster_client *lease_client;  /* the lease thread's */
+    struct muster_client *caller_client;   /* under client_mutex */
+    struct muster_client *lease_client;    /* the lease thread's */
+    struct muster_session_clients clients; /* for values; a lock of its own, a leaf */
     pthread_t lease_thread;
     bool lease_thread_started;
     bool without_service; /* opened by muster_open_with(): no client, no lease thread */
