@@ -134,6 +134,7 @@ static muster_status start(const struct muster_musterd_options *options, struct 
         .transfer_timeout_ms = MUSTER_HTTP_TRANSFER_TIMEOUT_MS,
         .connections_max = options->connections_max,
         .connections_per_address = options->connections_per_address,
+        .requests_per_address = options->requests_per_address,
         .forward = musterd->store->shared != NULL ? &forward : NULL,
         .horovod = musterd->horovod};
     int bound_fd = TAKE_FD(listen_fd);

@@ -14,7 +14,8 @@
 enum {
     USAGE_STATUS = 2,
     DAY_MS = 24 * 60 * 60 * 1000,
-    KEY_HOLD = 0x100, /* above the characters: these have no short form */
+    REQUESTS_MAX = 1000000, /* a second, of one address */
+    KEY_HOLD = 0x100,       /* above the characters: these have no short form */
     KEY_WATCH,
     KEY_LEASE,
     KEY_SETTLE,
@@ -25,6 +26,7 @@ enum {
     KEY_ADDRESS_JOBS,
     KEY_CONNECTIONS,
     KEY_ADDRESS_CONNECTIONS,
+    KEY_ADDRESS_REQUESTS,
     KEY_PORT_FILE,
     KEY_ONLY_SERVER,
     KEY_TOKENS,
@@ -115,6 +117,10 @@ static const struct argp_option rows[] = {
      "Connections of one address without a request in progress and without a token of the server; "
      "a new one closes the oldest [default: 1024, and no limit for this machine]",
      3},
+    {"max-requests-per-address", KEY_ADDRESS_REQUESTS, "N", 0,
+     "Requests a second of one address without a token of the server, after ten times as many at "
+     "once [default: 1000, and no limit for this machine]",
+     3},
     {0},
 };
 
@@ -140,6 +146,7 @@ static const struct {
     NUMBER(KEY_ADDRESS_JOBS, 1, MUSTER_JOBS_MAX, service.jobs_per_address),
     NUMBER(KEY_CONNECTIONS, 64, MUSTER_HTTP_CONNECTIONS_MAX, connections_max),
     NUMBER(KEY_ADDRESS_CONNECTIONS, 1, MUSTER_HTTP_CONNECTIONS_MAX, connections_per_address),
+    NUMBER(KEY_ADDRESS_REQUESTS, 1, REQUESTS_MAX, requests_per_address),
 #undef NUMBER
 };
 

@@ -18,6 +18,7 @@ struct muster_musterd_options {
     bool log_json;
     uint32_t connections_max;
     uint32_t connections_per_address; /* 0: not given */
+    uint32_t requests_per_address;    /* a second; 0: not given */
     struct muster_service_config service;
 };
 

@@ -23,6 +23,7 @@ enum {
 
 struct muster_connection {
     struct muster_admitted admitted; /* first */
+    struct muster_connections *all;
     int fd;
     int64_t deadline_ns; /* MUSTER_NEVER: suspended */
     bool watched;
@@ -76,6 +77,7 @@ struct muster_connection *muster_connections_add(struct muster_connections *conn
         (void)shutdown(((struct muster_connection *)victim)->fd, SHUT_RDWR);
     }
     if (connection != NULL) {
+        connection->all = connections;
         connection->fd = fd;
         connection->deadline_ns = muster_clock_after_ms(connections->transfer_timeout_ms);
         DL_APPEND(connections->first, connection);
@@ -123,6 +125,11 @@ void muster_connections_give_body(struct muster_connections *connections,
 const char *muster_connection_address(const struct muster_connection *connection)
 {
     return connection != NULL ? muster_admission_address(&connection->admitted) : "?";
+}
+
+void *muster_connection_user(const struct muster_connection *connection)
+{
+    return connection != NULL ? connection->all->user : NULL;
 }
 
 bool muster_connection_is_closed(const struct muster_connection *connection)

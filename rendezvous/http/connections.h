@@ -57,6 +57,8 @@ void muster_connections_give_body(struct muster_connections *connections,
                                   struct muster_connection *connection, size_t size_bytes);
 /* Borrowed as long as the connection is there. */
 const char *muster_connection_address(const struct muster_connection *connection);
+/* The `user` of muster_connections_create(); NULL for NULL. */
+void *muster_connection_user(const struct muster_connection *connection);
 /* Whether its other end has closed it, whatever is left to be read. */
 bool muster_connection_is_closed(const struct muster_connection *connection);
 

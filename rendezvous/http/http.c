@@ -21,108 +21,6 @@ enum {
 
 /* Responses ----------------------------------------------------------------------------------- */
 
-static void free_parts(void *user)
-{
-    struct muster_rpc_response *parts = user;
-    muster_rpc_response_finish(parts);
-    free(parts);
-}
-
-/* A response in two parts, of which thousands of connections share the second. */
-static struct MHD_Response *create_parts(struct muster_rpc_response rpc)
-{
-    struct muster_rpc_response *parts = malloc(sizeof *parts);
-    if (parts == NULL) {
-        muster_rpc_response_finish(&rpc);
-        return NULL;
-    }
-    *parts = rpc;
-    const struct MHD_IoVec pieces[] = {{rpc.body, rpc.size_bytes},
-                                       {rpc.rest->text, rpc.rest->size_bytes}};
-    struct MHD_Response *response = MHD_create_response_from_iovec(pieces, 2, free_parts, parts);
-    if (response == NULL) {
-        free_parts(parts);
-    }
-    return response;
-}
-
-/* Takes the text of the response; it is JSON, or, without memory for it, a constant that is. */
-static struct MHD_Response *create_response(struct muster_rpc_response rpc)
-{
-    static char no_memory[] = "{\"code\":\"internal\",\"message\":\"no memory\"}";
-    if (rpc.body == NULL) {
-        muster_rpc_response_finish(&rpc);
-        return MHD_create_response_from_buffer(sizeof no_memory - 1, no_memory,
-                                               MHD_RESPMEM_PERSISTENT);
-    }
-    if (rpc.rest != NULL) {
-        return create_parts(rpc);
-    }
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(rpc.size_bytes, rpc.body, MHD_RESPMEM_MUST_FREE);
-    if (response == NULL) {
-        free(rpc.body);
-    }
-    return response;
-}
-
-/* closes: the connection cannot be used again. */
-static enum MHD_Result send_response(const struct muster_http_request *request, unsigned http,
-                                     struct muster_rpc_response rpc, bool closes)
-{
-    AUTO_FREE char *owner = TAKE(rpc.owner);
-    struct MHD_Response *response = create_response(rpc);
-    if (response == NULL) {
-        return MHD_NO;
-    }
-    if (owner != NULL) { /* the client may go there with its next request */
-        (void)MHD_add_response_header(response, MUSTER_OWNER_HEADER, owner);
-    }
-    if (rpc.body == NULL) {
-        http = MHD_HTTP_INTERNAL_SERVER_ERROR;
-    }
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
-                                  muster_http_content_type(request, http));
-    if (request->response_packed) {
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Accept-Encoding");
-    }
-    if (closes) {
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
-    }
-    if (http == MHD_HTTP_METHOD_NOT_ALLOWED) {
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW,
-                                      request->horovod_path != NULL ? "GET, PUT, DELETE" : "POST");
-    }
-    if (http == MHD_HTTP_UNAUTHORIZED) {
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-    }
-    if (http == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
-        (void)MHD_add_response_header(response, "Accept-Post",
-                                      "application/json, application/proto, "
-                                      "application/connect+json, application/connect+proto");
-    }
-    if (http == MHD_HTTP_NOT_IMPLEMENTED) {
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, identity");
-    }
-    enum MHD_Result result = MHD_queue_response(request->connection, http, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
-static enum MHD_Result send_refusal(const struct muster_http_request *request)
-{
-    struct muster_http_refusal refusal = request->refusal;
-    muster_status_count_refusal(request->http->service, refusal.code);
-    struct muster_rpc_response response =
-        muster_rpc_response_error(refusal.code, "%s", refusal.what);
-    if (request->coding.streams && !refusal.at_once) {
-        muster_http_encode_end(&response);
-        refusal.http = MHD_HTTP_OK;
-    }
-    return send_response(request, refusal.http, response, refusal.at_once);
-}
-
 /* Resumes the connection once there is a response and no other thread has the request. */
 static void resume_if_done_locked(struct muster_http_request *request)
 {
@@ -184,7 +82,7 @@ static enum MHD_Result send_held(struct muster_http_request *request)
     request->response.body = NULL;
     request->response.rest = NULL;
     request->response.owner = NULL;
-    return send_response(request, muster_rpc_code_http(response.code), response, false);
+    return muster_http_send_response(request, muster_rpc_code_http(response.code), response, false);
 }
 
 /* Requests ------------------------------------------------------------------------------------ */
@@ -284,7 +182,7 @@ static enum MHD_Result call(struct muster_http_request *request)
 {
     request->refusal = muster_http_decode(request);
     if (request->refusal.http != 0) {
-        return send_refusal(request);
+        return muster_http_send_refusal(request);
     }
     muster_connections_set_busy(request->http->connections, request->socket, true);
     request->patience_ns = muster_http_patience_ns(request->connection);
@@ -343,7 +241,10 @@ static struct muster_http_refusal check_head(struct muster_http_request *request
     }
     muster_http_find_tokens(connection, url, request);
     muster_connections_set_trusted(request->http->connections, request->socket, request->trusted);
-    refusal = check_path(request, url, http_method);
+    refusal = muster_http_check_rate(request, url);
+    if (refusal.http == 0) {
+        refusal = check_path(request, url, http_method);
+    }
     return refusal.http != 0 ? refusal : muster_http_check_rights(connection, request);
 }
 
@@ -365,7 +266,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
         if (too_long && request->refusal.http == 0) { /* a GET with such a body */
             request->refusal = muster_http_refuse_body();
         }
-        return too_long || request->refusal.at_once ? send_refusal(request) : MHD_YES;
+        return too_long || request->refusal.at_once ? muster_http_send_refusal(request) : MHD_YES;
     }
     if (*data_size > 0) {
         bool appended = muster_http_append_body(request, data, *data_size);
@@ -379,7 +280,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
         request->refusal = muster_http_read_query(connection, request);
     }
     if (request->refusal.http != 0) {
-        return send_refusal(request);
+        return muster_http_send_refusal(request);
     }
     return request->is_page ? muster_http_send_page(request) : call(request);
 }
@@ -427,12 +328,23 @@ static struct muster_connection *add_connection(struct muster_http *http,
                       : NULL;
 }
 
+/* Of https: a client that speaks HTTP/2 only is told so before it sends a request. */
+static void prepare_session(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    if (info != NULL && info->tls_session != NULL) {
+        muster_https_require_http1(info->tls_session);
+    }
+}
+
 static void notice_connection(void *user, struct MHD_Connection *connection, void **socket_context,
                               enum MHD_ConnectionNotificationCode code)
 {
     struct muster_http *http = user;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         *socket_context = add_connection(http, connection);
+        prepare_session(connection);
     } else {
         muster_connections_remove(http->connections, *socket_context);
         *socket_context = NULL;
@@ -526,7 +438,10 @@ muster_status muster_http_start(const struct muster_http_config *config,
     http->service = service;
     http->horovod = config->horovod;
     http->access = config->access;
+    http->https = config->https;
     http->transfer_timeout_ms = config->transfer_timeout_ms;
+    http->rates.per_address = config->requests_per_address;
+    muster_mutex_init(&http->rates_mutex);
     muster_mutex_init(&http->mutex);
     muster_condition_init(&http->idle);
     muster_status status = muster_queues_create(&http->queues);
@@ -587,6 +502,8 @@ void muster_http_stop(struct muster_http *http)
     muster_connections_destroy(http->connections); /* its thread adds to the queues */
     muster_queues_destroy(http->queues);
     muster_forwards_destroy(http->forwards);
+    muster_rates_finish(&http->rates);
+    (void)pthread_mutex_destroy(&http->rates_mutex);
     (void)pthread_cond_destroy(&http->idle);
     (void)pthread_mutex_destroy(&http->mutex);
     free(http);

@@ -33,6 +33,7 @@ struct muster_http_config {
     uint32_t transfer_timeout_ms;
     uint32_t connections_max;                /* 0: as many as the process may open */
     uint32_t connections_per_address;        /* 0: admission.h has the default */
+    uint32_t requests_per_address;           /* a second; 0: rates.h has the default */
     const struct muster_call_files *forward; /* NULL: jobs are on no other server */
     struct muster_horovod *horovod; /* borrowed until stop; NULL: its paths are not served */
 };

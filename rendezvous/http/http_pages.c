@@ -1,5 +1,7 @@
 /* The paths that are no method: they answer a GET at once, with text. */
 #include "rendezvous/http/http_parts.h"
+#include "rendezvous/http/https.h"
+#include "rendezvous/http/library_errors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,9 @@ enum MHD_Result muster_http_send_page(struct muster_http_request *request)
 {
     struct muster_status_sockets sockets = {0};
     muster_connections_count(request->http->connections, &sockets.open, &sockets.accepted);
+    if (request->http->https != NULL) {
+        sockets.http2_only = muster_https_count_http2_only(request->http->https);
+    }
     struct muster_status_response page =
         muster_status_get(request->http->service, request->page, &sockets);
     struct MHD_Response *response = MHD_create_response_from_buffer(
@@ -41,7 +46,7 @@ enum MHD_Result muster_http_send_page(struct muster_http_request *request)
     for (size_t i = 0; i < sizeof page_headers / sizeof page_headers[0]; i++) {
         (void)MHD_add_response_header(response, page_headers[i][0], page_headers[i][1]);
     }
-    enum MHD_Result result = MHD_queue_response(request->connection, page.http, response);
+    enum MHD_Result result = muster_http_queue_response(request->connection, page.http, response);
     MHD_destroy_response(response);
     return result;
 }

@@ -9,6 +9,7 @@
 #include "rendezvous/http/forward.h"
 #include "rendezvous/http/http.h"
 #include "rendezvous/http/queues.h"
+#include "rendezvous/http/rates.h"
 #include "rendezvous/routes/rpc.h"
 #include "rendezvous/routes/status_paths.h"
 #include "worker/base/thread.h"
@@ -19,11 +20,14 @@ struct muster_http {
     struct muster_service *service;
     struct muster_horovod *horovod; /* NULL: none */
     struct muster_access *access;   /* NULL: none */
+    struct muster_https *https;     /* NULL: plain HTTP */
     struct muster_connections *connections;
     struct muster_queues *queues;
     struct muster_forwards *forwards; /* NULL: none */
     struct MHD_Daemon *daemon;
     uint32_t transfer_timeout_ms;
+    pthread_mutex_t rates_mutex; /* a leaf */
+    struct muster_rates rates;   /* under it */
     pthread_mutex_t mutex;
     pthread_cond_t idle;
     uint32_t request_count; /* under the lock: requests that have begun and not ended */
@@ -74,6 +78,7 @@ struct muster_http_request {
     char *horovod_path; /* owned; NULL: it is a request of the Connect protocol */
     enum muster_horovod_method horovod_method;
     struct muster_http_refusal refusal; /* sent when the body has been read */
+    uint32_t retry_after_s;             /* of the refusal; 0: it says nothing of that */
     int64_t deadline_ns;                /* of the body */
     char *body;                         /* owned */
     size_t size_bytes, capacity;
@@ -106,6 +111,11 @@ void muster_http_encode(struct muster_http_request *request);
 void muster_http_encode_end(struct muster_rpc_response *response);
 const char *muster_http_content_type(const struct muster_http_request *request, unsigned http);
 
+/* http_responses.c. Takes what the response owns. closes: the connection cannot be used again. */
+enum MHD_Result muster_http_send_response(const struct muster_http_request *request, unsigned http,
+                                          struct muster_rpc_response rpc, bool closes);
+enum MHD_Result muster_http_send_refusal(const struct muster_http_request *request);
+
 /* http_stream.c: sends the responses of a stream, and calls the method again after each. */
 enum MHD_Result muster_http_send_stream(struct muster_http_request *request);
 
@@ -114,6 +124,12 @@ void muster_http_connection_closed(void *user, const struct muster_held_id *id);
 
 /* Puts the request into the queue of its job, which calls the method. */
 void muster_http_enqueue(struct muster_http_request *request);
+
+/* http_rates.c: refuses a request of a stranger who asks too often; and notes how it was answered.
+ */
+struct muster_http_refusal muster_http_check_rate(struct muster_http_request *request,
+                                                  const char *url);
+void muster_http_note_answer(const struct muster_http_request *request, enum muster_rpc_code code);
 
 /* Checks the head of a request, and sets its method. */
 struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,

@@ -2,6 +2,7 @@
  * called again when all of a response are sent, and the connection is suspended until the next is
  * there. */
 #include "rendezvous/http/http_parts.h"
+#include "rendezvous/http/library_errors.h"
 
 #include <string.h>
 
@@ -68,7 +69,7 @@ enum MHD_Result muster_http_send_stream(struct muster_http_request *request)
     if (request->coding.may_pack) {
         (void)MHD_add_response_header(response, "Connect-Content-Encoding", "gzip");
     }
-    enum MHD_Result result = MHD_queue_response(request->connection, MHD_HTTP_OK, response);
+    enum MHD_Result result = muster_http_queue_response(request->connection, MHD_HTTP_OK, response);
     MHD_destroy_response(response);
     return result;
 }

@@ -10,6 +10,7 @@
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ struct https_stamp {
 struct muster_https {
     struct muster_https_files files;
     struct https_stamp stamps[FILES];
+    _Atomic uint64_t http2_only; /* handshakes of clients that speak nothing else */
     pthread_mutex_t mutex;
     struct https_identity identity; /* under the lock */
 };
@@ -274,6 +276,50 @@ void *muster_https_callback(void)
     void *pointer = NULL;
     memcpy(&pointer, &function, sizeof pointer); /* ISO C converts no function to a void pointer */
     return pointer;
+}
+
+enum { ALPN_EXTENSION = 16 };
+
+/* What a client says of the protocols that it speaks: a list of names with their lengths. */
+static int look_for_http1(void *user, unsigned extension, const unsigned char *data, unsigned size)
+{
+    static const char name[] = "http/1.";
+    bool *ret_other = user;
+    if (extension == ALPN_EXTENSION) {
+        *ret_other = memmem(data, size, name, sizeof name - 1) == NULL;
+    }
+    return 0;
+}
+
+/* GnuTLS calls this after a client's first message; other than 0 ends the handshake. libmicrohttpd
+ * would close it without a word. */
+static int check_protocols(gnutls_session_t session, unsigned type, unsigned when,
+                           unsigned incoming, const gnutls_datum_t *message)
+{
+    bool other = false;
+    (void)type;
+    (void)when;
+    if (incoming != 0) {
+        (void)gnutls_ext_raw_parse(&other, look_for_http1, message,
+                                   GNUTLS_EXT_RAW_FLAG_TLS_CLIENT_HELLO);
+    }
+    if (!other) {
+        return 0;
+    }
+    (void)atomic_fetch_add(&only->http2_only, 1);
+    (void)gnutls_alert_send(session, GNUTLS_AL_FATAL, GNUTLS_A_NO_APPLICATION_PROTOCOL);
+    return GNUTLS_E_NO_APPLICATION_PROTOCOL;
+}
+
+void muster_https_require_http1(void *session)
+{
+    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_CLIENT_HELLO, GNUTLS_HOOK_POST,
+                                       check_protocols);
+}
+
+uint64_t muster_https_count_http2_only(const struct muster_https *https)
+{
+    return atomic_load(&https->http2_only);
 }
 
 /* Life ---------------------------------------------------------------------------------------- */

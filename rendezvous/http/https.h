@@ -10,6 +10,7 @@
 #include "worker/base/status.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct muster_https_files {
     const char *certificate, *key; /* PEM; the certificate first, then those that lead to a root */
@@ -32,5 +33,11 @@ MUSTER_CHECKED muster_status muster_https_reload(struct muster_https *https);
 
 /* For MHD_OPTION_HTTPS_CERT_CALLBACK2. */
 void *muster_https_callback(void);
+
+/* session: gnutls_session_t, before its handshake. One whose client names the protocols that it
+ * speaks (ALPN), and HTTP/1.1 not among them, ends with the alert no_application_protocol. */
+void muster_https_require_http1(void *session);
+/* How many there were. */
+uint64_t muster_https_count_http2_only(const struct muster_https *https);
 
 #endif

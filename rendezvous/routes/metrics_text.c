@@ -78,6 +78,15 @@ static void write_requests(FILE *text, const struct muster_metrics *metrics)
                           code_name(code), count);
         }
     }
+    declare(
+        text, "musterd_rate_limited_requests_total", "counter",
+        "Requests of strangers that came too often, by limit: of all requests of an address, or "
+        "of those without a good token.");
+    for (int failures = 0; failures < 2; failures++) {
+        (void)fprintf(text, "musterd_rate_limited_requests_total{limit=\"%s\"} %" PRIu64 "\n",
+                      failures == 1 ? "failures" : "requests",
+                      atomic_load(&metrics->limited[failures]));
+    }
     write_one(text, "musterd_held_requests", "gauge", "Joins, Watches and Waits that are held now.",
               (double)atomic_load(&metrics->held));
 }
@@ -243,6 +252,9 @@ char *muster_metrics_format(struct muster_service *service,
     write_one(text, "musterd_connections", "gauge", "Open connections.", (double)sockets->open);
     write_one(text, "musterd_connections_accepted_total", "counter",
               "Connections that were accepted.", (double)sockets->accepted);
+    write_one(text, "musterd_refused_handshakes_total", "counter",
+              "TLS handshakes that were refused, as the client offered HTTP/2 only.",
+              (double)sockets->http2_only);
     write_process(text, service);
     if (fclose(text) != 0) {
         free(bytes);

@@ -97,6 +97,11 @@ struct muster_status_response muster_status_get(struct muster_service *service,
     return response;
 }
 
+void muster_status_count_limited(struct muster_service *service, bool failures)
+{
+    (void)atomic_fetch_add(&service->metrics.limited[failures ? 1 : 0], 1);
+}
+
 void muster_status_count_refusal(struct muster_service *service, enum muster_rpc_code code)
 {
     (void)atomic_fetch_add(&service->metrics.refusals[code], 1);

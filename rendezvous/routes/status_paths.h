@@ -20,7 +20,7 @@ enum muster_status_path {
 
 /* What the server knows of its sockets, for the metrics. */
 struct muster_status_sockets {
-    uint64_t open, accepted;
+    uint64_t open, accepted, http2_only; /* http2_only: handshakes that offered nothing else */
 };
 
 struct muster_status_response {
@@ -41,6 +41,9 @@ struct muster_status_response muster_status_get(struct muster_service *service,
 
 /* HTTP refused a request before a method was called. */
 void muster_status_count_refusal(struct muster_service *service, enum muster_rpc_code code);
+
+/* HTTP refused a request of a stranger for its rate. failures: of those without a good token. */
+void muster_status_count_limited(struct muster_service *service, bool failures);
 
 /* The metrics; NULL: no memory. The caller frees it. */
 char *muster_metrics_format(struct muster_service *service,

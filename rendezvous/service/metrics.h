@@ -23,7 +23,8 @@ struct muster_histogram {
 struct muster_metrics {
     _Atomic uint64_t responses[MUSTER_RPC_METHOD_COUNT][MUSTER_METRICS_CODES];
     _Atomic uint64_t refusals[MUSTER_METRICS_CODES]; /* by HTTP, before a method was called */
-    _Atomic int64_t held;                            /* requests that are held now */
+    _Atomic uint64_t limited[2]; /* of these, by rate: all requests, those without a good token */
+    _Atomic int64_t held;        /* requests that are held now */
     _Atomic uint64_t generations;
     _Atomic uint64_t departures[MUSTER_METRICS_REASONS];
     _Atomic uint64_t deaths[MUSTER_LIVENESS_VERDICTS];

@@ -2,6 +2,8 @@
 
 Usage: flood.py PORT idle COUNT [FROM] | bodies COUNT BYTES [FROM]. FROM is the address that connects, default
 127.0.0.1. Prints "ready" once all are open, then waits until standard input ends.
+flood.py PORT rate COUNT FROM [TOKEN]: asks so often for a job that is not there, and prints each status and how often
+it came; Retry-After of the last one that had it.
 flood.py PORT values JOB COUNT: puts values of 64 KiB into a job, and prints the last answer.
 """
 import base64
@@ -33,7 +35,23 @@ def put_values(port, job, count):
     print(answer)
 
 
+def ask_often(port, count, address, token):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20, source_address=(address, 0))
+    headers = {"Content-Type": "application/json"} | ({"Muster-Server-Token": token} if token else {})
+    seen, later = {}, None
+    for _ in range(count):
+        connection.request("POST", "/muster.v1.Rendezvous/GetJob", '{"job":"none"}', headers)
+        response = connection.getresponse()
+        response.read()
+        seen[response.status] = seen.get(response.status, 0) + 1
+        later = response.getheader("Retry-After") or later
+    print(*(f"{status} {times}" for status, times in sorted(seen.items())), *(["Retry-After", later] if later else []))
+
+
 def main():
+    if sys.argv[2] == "rate":
+        ask_often(int(sys.argv[1]), int(sys.argv[3]), sys.argv[4], sys.argv[5] if len(sys.argv) > 5 else "")
+        return
     if sys.argv[2] == "values":
         put_values(int(sys.argv[1]), sys.argv[3], int(sys.argv[4]))
         return

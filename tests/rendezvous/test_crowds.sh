@@ -121,4 +121,26 @@ done
 [ "$refused" -gt 15 ] || fail "job $refused was refused values: $(cat "$folder/answer")"
 expect '{}' EndJob '{"job":"full-1"}'
 stop 0
+echo "- strangers who ask too often are told when to come again; those with a token, and other addresses, do not notice"
+# rate FROM COUNT [HEADER]: asks so many times over one connection; prints how often each status came.
+rate() { python3 -B "$source/tests/rendezvous/flood.py" "$port" rate "$2" "$1" "${3:-}"; }
+token=worker-0123456789abcdef
+limited() { curl -sS -m 20 -H "Muster-Server-Token: viewer-0123456789abcdef" "http://127.0.0.1:$port/metrics" | awk "/^musterd_rate_limited_requests_total.*$1/ {print \$2}"; }
+MUSTERD_WORKER_TOKEN=$token MUSTERD_VIEWER_TOKEN=viewer-0123456789abcdef serve --store memory --max-requests-per-address 10
+[ "$(rate 127.0.0.9 100 $token)" = "404 100" ] || fail "with a token: $(rate 127.0.0.9 100 $token)"
+got=$(rate 127.0.0.9 100 wrong-0123456789abcdef) # 10 wrong tokens at once, then one a second
+case "$got" in "401 1"[0-9]" 429 "*" Retry-After 1") ;; *) fail "wrong tokens: $got" ;; esac
+[ "$(limited failures)" -ge 80 ] || fail "$(limited failures) requests with wrong tokens were counted"
+[ "$(rate 127.0.0.9 100 $token)" = "404 100" ] || fail "with a token, beside wrong ones: $(rate 127.0.0.9 100 $token)"
+got=$(rate 127.0.0.8 5)
+[ "$got" = "401 5" ] || fail "another address: $got"
+stop 0
+serve --store memory --max-requests-per-address 10 # without tokens all are strangers
+got=$(rate 127.0.0.9 300)
+case "$got" in "404 1"[0-9][0-9]" 429 "*" Retry-After 1") ;; *) fail "strangers: $got" ;; esac
+[ "$(rate 127.0.0.8 50)" = "404 50" ] || fail "another address notices"
+stop 0
+serve --store memory # this machine has no limit by itself
+[ "$(rate 127.0.0.9 12000)" = "404 12000" ] || fail "this machine has a limit"
+stop 0
 echo "PASS"

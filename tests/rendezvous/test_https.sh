@@ -112,4 +112,13 @@ MUSTER_RENDEZVOUS_AUTHORITY=ours.pem MUSTER_RENDEZVOUS_CERTIFICATE=worker.pem MU
     "$muster" run -n 2 --rendezvous "$url" -- "$hello" >log 2>&1 || fail "$(cat log)"
 grep -q 'rank 1 of 2' log || fail "no sum: $(cat log)"
 stop 0
+echo "- a client that offers HTTP/2 only is told so in the handshake, and one that offers both gets HTTP/1.1"
+serve --store memory --certificate server.pem --key server.key
+openssl s_client -connect "127.0.0.1:$port" -alpn h2 </dev/null >log 2>&1 || true
+grep -qi 'no application protocol' log || fail "h2 only: $(cat log)"
+curl -sS -m 20 --cacert ours.pem "https://127.0.0.1:$port/metrics" | grep -q '^musterd_refused_handshakes_total 1$' || fail "it is not counted"
+openssl s_client -connect "127.0.0.1:$port" -alpn h2,http/1.1 </dev/null >log 2>&1 || true
+grep -q 'Verify return code' log || fail "h2 and http/1.1: $(cat log)"
+[ "$(https --cacert ours.pem --http2)" = 200 ] || fail "curl --http2: $(cat curl_error)"
+stop 0
 echo "PASS"

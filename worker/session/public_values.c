@@ -256,8 +256,7 @@ static muster_status put(struct value_call *call, const char *key, const void *d
                          size_t size_bytes)
 {
     /* The encoder only reads it. */
-    struct muster_value_request request = {.value = (void *)(uintptr_t)data,
-                                           .value_size = size_bytes};
+    struct muster_value_request request = {.value = (void *)data, .value_size = size_bytes};
     json_t *answer = NULL;
     muster_status status = change(call, key, &request, &answer);
     if (status != MUSTER_OK) {
@@ -329,9 +328,9 @@ muster_status muster_value_compare_and_swap(muster_session *session, const char 
     TRY(check_bytes("expected", swap->expected, swap->expected_size_bytes));
     TRY(check_bytes("desired", swap->desired, swap->desired_size_bytes));
     TRY(begin(&call, options));
-    struct muster_value_request request = {.value = (void *)(uintptr_t)swap->desired,
+    struct muster_value_request request = {.value = (void *)swap->desired,
                                            .value_size = swap->desired_size_bytes,
-                                           .expected = (void *)(uintptr_t)swap->expected,
+                                           .expected = (void *)swap->expected,
                                            .expected_size = swap->expected_size_bytes};
     muster_status status = change(&call, key, &request, &answer);
     return status != MUSTER_OK ? explain(&call, status) : read_swap(answer, ret_swapped, ret_value);
