@@ -480,6 +480,7 @@ static void outlast(struct crew_member *member)
     crew_barrier(member);
     if (member->index == 0) {
         (void)kill(frozen->service.pid, frozen->killed ? SIGKILL : SIGSTOP);
+        (void)waitpid(frozen->service.pid, NULL, WUNTRACED); /* until it is */
     }
     crew_barrier(member);
     for (int i = 0; i < 3; i++) {
@@ -497,7 +498,6 @@ static void outlast(struct crew_member *member)
     }
     crew_barrier(member);
     if (member->index == 0 && frozen->killed) {
-        (void)waitpid(frozen->service.pid, NULL, 0);
         MEMBER_CHECK(member, test_service_restart(&frozen->service, NULL));
     } else if (member->index == 0) {
         (void)kill(frozen->service.pid, SIGCONT);
