@@ -196,7 +196,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "mutant") == 0) {
         first_seed = 1;
         seeds = 600;
-        calm_seeds = 500;
+        calm_seeds = 2000;
     }
     if (given != NULL) {
         first_seed = strtoull(given, NULL, 10);
