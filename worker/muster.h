@@ -217,8 +217,8 @@ typedef struct muster_options {
     /* MUSTER_LEAVE_ON_SIGTERM: SIGTERM, if it has its default action, becomes a planned leave at
      * the next commit. Default: 1. */
     int leave_on_sigterm;
-    /* MUSTER_MEASURE: measure the links, for some tens of milliseconds, when the job begins and
-     * when its hosts change (after a death: at the next commit). 0: predict costs with the figures
+    /* MUSTER_MEASURE: measure the links, for some tens of milliseconds, when the job begins and, at
+     * a commit, when its members have changed. 0: predict costs with the figures
      * of an ordinary machine. Default: 1. */
     int measure;
     /* MUSTER_TUNE: autotune: the first calls of each collective and size (some tens of them, or a

@@ -64,7 +64,6 @@ muster_status muster_commit(muster_session *session)
         return muster_error_prefix(status, "commit");
     }
     if (change) {
-        atomic_store(&session->change_planned, true);
         return muster_session_handle_result(
             session, muster_generation(session),
             muster_error_set(MUSTER_REJOIN, "commit: the membership is to change"), UINT32_MAX);

@@ -188,9 +188,17 @@ static void *run_lease_thread(void *argument)
     return NULL;
 }
 
+/* While a Watch is held. */
+static uint32_t meanwhile(void *user)
+{
+    struct muster_session *session = user;
+    muster_session_exchange_figures(session);
+    return muster_session_report_stall(session);
+}
+
 muster_status muster_session_start_lease_thread(struct muster_session *session)
 {
-    muster_client_set_meanwhile(session->lease_client, muster_session_report_stall, session);
+    muster_client_set_meanwhile(session->lease_client, meanwhile, session);
     int failed = muster_thread_start(&session->lease_thread, run_lease_thread, session);
     if (failed != 0) {
         return muster_error_set(MUSTER_FATAL, "lease thread: %s", strerror(failed));

@@ -4,9 +4,10 @@
  *
  * Rank 0 chooses, in this order: the figures that it has, if they were measured on these hosts with
  * as many members on each, for every level of links that there is now; those that the job has
- * stored, under the same condition; or that all measure now. After a death, if it has any figures,
- * it chooses those, so that recovery does not wait for new ones, and the first commit replaces
- * them. A job that never commits keeps them until its next planned change.
+ * stored, under the same condition; or that all measure now. In a later generation, if it has any
+ * figures, it chooses those, so that the first operation waits neither for new ones nor for the
+ * service; a commit replaces them, once the service has said what the job has stored. A job that
+ * never commits keeps them.
  *
  * A commit is the one call that all members make at the same place, and when it replaces figures
  * the members have just agreed that the membership does not change. So nothing else has to be
@@ -22,12 +23,12 @@
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
 #include "worker/session/failure_handling.h"
+#include "worker/session/figures_exchange.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/stored_figures.h"
 
-/* For a call to the service that the member can do without. Only a service that hangs makes it wait
- * this long, once in a generation; one that is down refuses the connection at once. */
-enum { STORE_MS = 2000 };
+/* For a call to the service that the member can do without. */
+enum { FETCH_MS = 2000 };
 
 static bool match(const struct muster_figures *figures,
                   const struct muster_communicator *communicator)
@@ -38,7 +39,8 @@ static bool match(const struct muster_figures *figures,
 
 /* With the job --------------------------------------------------------------------------------- */
 
-/* Figures without levels if the job has none for these hosts, or invalid ones. */
+/* Figures without levels if the job has none for these hosts, or invalid ones. Before the first
+ * operation of a job only: the service has just answered Join. */
 static void fetch(struct muster_session *session, uint32_t hosts_digest,
                   struct muster_figures *ret_figures)
 {
@@ -49,81 +51,79 @@ static void fetch(struct muster_session *session, uint32_t hosts_digest,
     if (session->without_service) {
         return;
     }
-    if (muster_figures_get(session->caller_client, session->settings.job, key, STORE_MS,
+    if (muster_figures_get(session->caller_client, session->settings.job, key, FETCH_MS,
                            ret_figures) != MUSTER_OK) {
         muster_log(MUSTER_LOG_WARN, "the link figures stored as %s are not used: %s", key,
                    muster_last_error());
     }
 }
 
-/* Stores them under the key of their hosts, and as the newest, for people. False: it failed. */
-static bool store(struct muster_session *session, const struct muster_figures *figures)
-{
-    char key[MUSTER_FIGURES_KEY_SIZE];
-    const char *job = session->settings.job;
-    if (session->without_service) {
-        return false;
-    }
-    muster_figures_key(figures->hosts_digest, key);
-    AUTO_LOCK(&session->client_mutex);
-    if (muster_figures_put(session->caller_client, job, key, STORE_MS, figures) != MUSTER_OK ||
-        muster_figures_put(session->caller_client, job, MUSTER_FIGURES_NEWEST, STORE_MS, figures) !=
-            MUSTER_OK) {
-        muster_log(MUSTER_LOG_INFO, "the link figures are not stored: %s", muster_last_error());
-        return false;
-    }
-    return true;
-}
-
 /* Rank 0 stores what has been tuned since the last time, if anything. */
 static void store_tuned(struct muster_session *session)
 {
-    struct muster_generation *generation = &session->generation;
     uint32_t count_before = session->figures.tuned.count;
-    muster_session_collect_tuned(session, generation->communicator);
-    if (generation->stores_tuned && session->figures.tuned.count > count_before) {
-        generation->stores_tuned = store(session, &session->figures);
+    muster_session_collect_tuned(session, session->generation.communicator);
+    if (session->figures.tuned.count > count_before) {
+        muster_session_store_figures(session, &session->figures);
     }
 }
 
 /* Choosing and agreeing ------------------------------------------------------------------------ */
 
-/* Rank 0's choice. `recovering`: after a death. */
-static void choose(struct muster_session *session, bool recovering,
+/* When figures are chosen. */
+enum moment {
+    FIRST_GENERATION, /* of this member: the job begins, or it has no member with figures */
+    LATER_GENERATION,
+    AT_COMMIT,
+};
+
+/* The figures that the job has stored. False: they are on their way. */
+static bool find_stored(struct muster_session *session, enum moment moment,
+                        struct muster_figures *ret_stored)
+{
+    uint32_t hosts_digest = session->generation.communicator->hosts_digest;
+    if (moment == AT_COMMIT) {
+        return muster_session_take_figures(session, hosts_digest, ret_stored);
+    }
+    fetch(session, hosts_digest, ret_stored);
+    return true;
+}
+
+/* Rank 0's choice. */
+static void choose(struct muster_session *session, enum moment moment,
                    struct muster_figures_choice *choice)
 {
     const struct muster_communicator *communicator = session->generation.communicator;
+    struct muster_figures stored;
     choice->figures = session->figures;
     choice->autotune = session->settings.tune;
     if (!session->settings.measure || match(&session->figures, communicator)) {
         return;
     }
-    if (recovering && session->figures.levels != 0) {
+    if (moment == LATER_GENERATION && session->figures.levels != 0) {
+        muster_session_want_figures(session, communicator->hosts_digest);
         choice->outdated = true;
-        return;
-    }
-    struct muster_figures stored;
-    fetch(session, communicator->hosts_digest, &stored);
-    if (match(&stored, communicator)) {
+    } else if (!find_stored(session, moment, &stored)) {
+        choice->outdated = true;
+    } else if (match(&stored, communicator)) {
         choice->figures = stored;
     } else {
         choice->measure = true;
     }
 }
 
-static muster_status agree(struct muster_session *session, bool recovering, uint32_t *ret_suspect)
+static muster_status agree(struct muster_session *session, enum moment moment,
+                           uint32_t *ret_suspect)
 {
-    struct muster_generation *generation = &session->generation;
-    struct muster_communicator *communicator = generation->communicator;
+    struct muster_communicator *communicator = session->generation.communicator;
     bool chooses = communicator->rank == 0 && communicator->topology.ranks > 1;
     struct muster_figures_choice choice = {.figures = session->figures};
     if (chooses) {
-        choose(session, recovering, &choice);
+        choose(session, moment, &choice);
     }
-    generation->stores_tuned = true;
     TRY(muster_communicator_agree_figures(communicator, &choice, ret_suspect));
     if (chooses && choice.measure) {
-        generation->stores_tuned = store(session, &choice.figures);
+        muster_session_store_figures(session, &choice.figures);
     }
     session->figures = choice.figures;
     return MUSTER_OK;
@@ -131,10 +131,9 @@ static muster_status agree(struct muster_session *session, bool recovering, uint
 
 muster_status muster_session_agree_figures(struct muster_session *session, uint32_t *ret_suspect)
 {
-    bool recovering = session->has_formed && !atomic_load(&session->change_planned);
-    muster_status status = agree(session, recovering, ret_suspect);
+    muster_status status =
+        agree(session, session->has_formed ? LATER_GENERATION : FIRST_GENERATION, ret_suspect);
     session->has_formed = true;
-    atomic_store(&session->change_planned, false);
     return status;
 }
 
@@ -157,8 +156,8 @@ muster_status muster_session_refresh_figures(struct muster_session *session)
     uint64_t number = session->generation.number;
     muster_status status = MUSTER_OK;
     if (communicator->figures_outdated) {
-        status = agree(session, false, &suspect);
-        if (status == MUSTER_OK) {
+        status = agree(session, AT_COMMIT, &suspect);
+        if (status == MUSTER_OK && !communicator->figures_outdated) {
             muster_communicator_apply_figures_to(communicator, MUSTER_GLOBAL);
         }
     } else if (communicator->rank == 0) {

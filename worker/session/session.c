@@ -203,6 +203,7 @@ void muster_close(muster_session *session)
     session->finished = true; /* the lease thread ignores the service from now on */
     muster_mutex_unlock(&session->mutex);
     if (in_job) {
+        muster_session_flush_figures(session);
         const char *why = "";
         enum muster_leave_reason reason = closing_reason(session, &why);
         muster_session_send_leave(session, reason, why, CLOSE_LEAVE_MS);

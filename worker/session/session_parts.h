@@ -19,6 +19,7 @@
 
 #include "elastic/messages/messages.h"
 #include "worker/communicator/communicator.h"
+#include "worker/session/figures_exchange.h"
 #include "worker/session/options.h"
 #include "worker/session/process_sets.h"
 #include "worker/session/rendezvous_client.h"
@@ -44,7 +45,6 @@ struct muster_generation {
     uint32_t state_source;  /* the rank that sends it */
     uint32_t stale_count;
     uint32_t *stale_ranks; /* owned: the ranks that lack the newest state, ascending */
-    bool stores_tuned;     /* rank 0 stores what autotuning finds; false after a failure */
 };
 
 struct muster_session_finder;
@@ -109,6 +109,7 @@ struct muster_session {
     uint64_t reported_generation; /* the last one in which this member sent a Report */
     uint32_t hold_ms, lease_ms;
     struct muster_stall_watch stall; /* the lease thread's */
+    struct muster_figures_exchange exchange;
 
     /* Read at any time by any thread. */
     atomic_uint active_calls; /* that hold the generation, and a bit: see generation_guard.c */
@@ -117,7 +118,6 @@ struct muster_session {
     _Atomic uint32_t ranks[MUSTER_SCOPE_COUNT];
     _Atomic uint32_t sizes[MUSTER_SCOPE_COUNT];
     atomic_bool newcomers_pending; /* they wait for the next commit */
-    atomic_bool change_planned;    /* the last generation ended by a commit, not by a death */
     atomic_bool leave_requested;   /* by the service */
     atomic_bool leave_called;      /* muster_leave() */
     atomic_int last_status;        /* of the last collective; decides how a close leaves the job */
