@@ -34,6 +34,7 @@ RULES = {
     "elastic/membership/": CORE + " worker/base/epoch.h worker/base/random.h",
     "elastic/messages/": CORE + " elastic/membership/membership.h elastic/membership/snapshot.h",
     "elastic/horovod/": CORE,
+    "elastic/verdicts/": CORE,
     "rendezvous/calls/": "worker/muster.h worker/base/",
     "rendezvous/store/": "worker/muster.h worker/base/ rendezvous/calls/call_files.h",
     "rendezvous/store/etcd/": "worker/muster.h worker/base/ elastic/messages/base64.h rendezvous/store/store.h rendezvous/calls/",
