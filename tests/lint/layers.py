@@ -62,7 +62,10 @@ RULES = {
                        " worker/executor/progress_engine.h collectives/",
     "worker/communicator/": FLOOR + " worker/fabric/fabric.h worker/executor/executor.h"
                             " worker/executor/progress_engine.h worker/context/context.h collectives/",
+    "worker/engine/agree/": CORE + " worker/base/bytes.h collectives/call/",
+    "worker/engine/": FLOOR + " worker/device/devices.h worker/engine/agree/ collectives/call/",
     "worker/session/": FLOOR + " worker/device/devices.h worker/fabric/fabric.h worker/context/context.h"
+                       " worker/engine/engine.h worker/engine/tensor_check.h"
                        " worker/communicator/ elastic/messages/messages.h collectives/",
     "worker/cli/": CORE + " worker/base/clock.h worker/base/epoch.h worker/base/option_parse.h elastic/messages/messages.h worker/session/rendezvous_client.h"
                    " worker/session/stored_figures.h",
@@ -74,14 +77,15 @@ RULES = {
     "worker/cli/plan/": CLI + " collectives/",
     "worker/cli/timeline/": CLI,
     "worker/examples/": "muster.h",
-    "worker/muster.h": "muster_collectives.h muster_messages.h muster_operations.h muster_values.h",
+    "worker/muster.h": "muster_collectives.h muster_engine.h muster_messages.h muster_operations.h muster_values.h",
     "worker/muster_collectives.h": "",
+    "worker/muster_engine.h": "",
     "worker/muster_messages.h": "muster_operations.h",
     "worker/muster_operations.h": "",
     "worker/muster_values.h": "",
 }
 # Pure: what they decide can be tested and replayed, because time and randomness come in as arguments.
-PURE = ("collectives/", "elastic/", "worker/cli/run/launch_policy.")
+PURE = ("collectives/", "elastic/", "worker/engine/agree/", "worker/cli/run/launch_policy.")
 # What would make them impure: sockets, threads, clocks.
 IMPURE = re.compile(r"^#include <(pthread|threads|time|sys/time|sys/socket|netinet/.*|sys/epoll|poll|unistd|fcntl|"
                     r"signal|stdatomic|curl/.*|microhttpd|sqlite3)\.?h?>", re.M)

@@ -88,3 +88,11 @@ void crew_expect_invalid(struct crew_member *member, muster_status status, const
     MEMBER_CHECK(member, status == MUSTER_INVALID);
     MEMBER_CHECK(member, strstr(muster_last_error(), text) != NULL);
 }
+
+int crew_run_job(const char *url, const char *job, uint32_t count, uint32_t hosts,
+                 crew_function function)
+{
+    struct crew crew = {
+        .url = url, .job = job, .count = count, .hosts = hosts, .function = function};
+    return crew_run(&crew);
+}

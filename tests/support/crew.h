@@ -42,6 +42,10 @@ struct crew {
  * members that failed, after printing why. */
 int crew_run(struct crew *crew);
 
+/* The same with nothing else to set. */
+int crew_run_job(const char *url, const char *job, uint32_t count, uint32_t hosts,
+                 crew_function function);
+
 /* A barrier of the members in crew_run(), without Muster. */
 void crew_barrier(struct crew_member *member);
 

@@ -3,7 +3,7 @@
  *
  * Lock order: a thread that holds a lock may only take locks further down.
  *   worker      1. session: rejoin, state, client, mutex (in this order), clients; the table of
- *               operations
+ *               operations; an engine of named tensors, then the table of engines
  *               2. context; its calls in flight; the progress engine   3. fabric, then the finder
  *               of its peers
  *               4. one end of a link   5. unmap_watch.c: start_mutex, then mutex (a thread that

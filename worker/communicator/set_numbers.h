@@ -13,7 +13,9 @@
  *                              the job, which all members know
  *   2^29 + hash (28 bits)      the exchange by which the members of a name create the set; a second
  *                              hash of the name and the number of the creation are its sequence
- *   bit 30, bit 31             calls in flight; point to point
+ *   2^29 + 2^28 + 28 bits      named tensors of the scope or set whose number has these lower bits;
+ * of the three scopes: 2^30 - 256 + scope bit 30, bit 31             calls in flight; point to
+ * point
  *
  * May use: zlib, uthash, base.
  */
@@ -29,6 +31,8 @@ enum {
     MUSTER_SET_NUMBERS = 1 << 28,
     MUSTER_SET_LEFT_NUMBERS = MUSTER_SET_NUMBERS | 1 << MUSTER_SET_HASH_BITS,
     MUSTER_SET_CREATION_NUMBERS = 1 << 29,
+    MUSTER_TENSOR_NUMBERS = 3 << 28,
+    MUSTER_TENSOR_SCOPE_NUMBERS = (1 << 30) - 256,
 };
 
 /* The numbers that the set of this name may get. creation: how often the name has been created in

@@ -143,6 +143,11 @@ uint32_t muster_context_rank(const struct muster_context *context)
     return context->rank;
 }
 
+uint32_t muster_context_number(const struct muster_context *context)
+{
+    return context->number;
+}
+
 uint32_t muster_context_size(const struct muster_context *context)
 {
     return context->topology.ranks;

@@ -51,6 +51,7 @@ void muster_context_destroy(struct muster_context *context);
 
 uint32_t muster_context_rank(const struct muster_context *context);
 uint32_t muster_context_size(const struct muster_context *context);
+uint32_t muster_context_number(const struct muster_context *context);
 
 /* From now on algorithms are chosen by these figures. All ranks call this between the same
  * collectives. */

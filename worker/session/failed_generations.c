@@ -7,6 +7,7 @@
  * first, so that the rest can go on without it.
  */
 #include "worker/session/failed_generations.h"
+#include "worker/session/engine_list.h"
 
 #include <time.h>
 
@@ -25,9 +26,10 @@ muster_status muster_session_count_failed_generation(struct muster_session *sess
                                                      const char *why)
 {
     const struct muster_communicator *communicator = session->generation.communicator;
-    bool has_finished =
-        communicator != NULL &&
-        muster_communicator_progress(communicator) + muster_session_sets_progress(session) > 0;
+    bool has_finished = communicator != NULL && muster_communicator_progress(communicator) +
+                                                        muster_session_sets_progress(session) +
+                                                        muster_session_engines_progress(session) >
+                                                    0;
     session->failed_generations = has_finished ? 0 : session->failed_generations + 1;
     uint32_t size = communicator != NULL ? communicator->topology.ranks : 0;
     bool majority = 2 * (session->reachable_members + 1) > size;

@@ -16,6 +16,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
+#include "worker/session/engine_list.h"
 #include "worker/session/failed_generations.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/formed_answer.h"
@@ -202,6 +203,7 @@ void muster_session_end_generation(struct muster_session *session)
     }
     struct muster_communicator *communicator = TAKE(generation->communicator);
     muster_mutex_unlock(&session->mutex);
+    muster_session_stop_engines(session);
     muster_session_end_operations(session);
     muster_session_end_sets(session);
     if (communicator != NULL) {

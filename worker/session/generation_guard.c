@@ -3,6 +3,7 @@
 
 #include "worker/base/fork_guard.h"
 #include "worker/base/thread.h"
+#include "worker/session/engine_list.h"
 #include "worker/session/sigterm.h"
 
 /* The bit of active_calls that says that the stage is RUNNING. */
@@ -109,5 +110,6 @@ void muster_session_revoke_locked(struct muster_session *session, const char *wh
     session->rejoin_due = true;
     if (session->fabric != NULL && session->generation.number != 0) {
         muster_fabric_revoke(session->fabric, session->generation.number, why);
+        muster_session_end_engines(session, why);
     }
 }

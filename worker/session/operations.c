@@ -9,6 +9,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/fork_guard.h"
 #include "worker/base/thread.h"
+#include "worker/engine/engine.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/scopes.h"
@@ -297,6 +298,9 @@ static muster_status wait_until(muster_operation operation, int64_t until_ns, bo
     struct muster_started_call *call = NULL;
     uint32_t index = 0;
     *ret_done = false;
+    if (muster_engine_owns(operation)) {
+        return muster_engine_wait(operation, until_ns, ret_done);
+    }
     {
         AUTO_LOCK(&table.mutex);
         TRY(find_locked(operation, &index));
@@ -402,6 +406,9 @@ muster_status muster_wait_any(const muster_operation *operations, size_t count, 
     if (count == 0) {
         return muster_error_set(MUSTER_INVALID, "wait_any: there are no operations");
     }
+    if (muster_engine_owns(operations[0])) {
+        return muster_engine_wait_any(operations, count, ret_index);
+    }
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): the elements are pointers */
     AUTO_FREE struct muster_started_call **calls = calloc(count, sizeof *calls);
     if (calls == NULL) {
@@ -425,6 +432,9 @@ muster_status muster_wait_any(const muster_operation *operations, size_t count, 
 muster_status muster_detach(muster_operation operation)
 {
     uint32_t index = 0;
+    if (muster_engine_owns(operation)) {
+        return muster_engine_detach(operation);
+    }
     AUTO_LOCK(&table.mutex);
     TRY(find_any_locked(operation, &index));
     struct slot *slot = &table.slots[index];

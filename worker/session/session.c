@@ -6,6 +6,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/fork_guard.h"
 #include "worker/base/thread.h"
+#include "worker/session/engine_list.h"
 #include "worker/session/generation.h"
 #include "worker/session/generation_guard.h"
 #include "worker/session/lease_thread.h"
@@ -37,6 +38,7 @@ static struct muster_session *create(void)
     muster_condition_init(&session->changed);
     muster_state_init(&session->state);
     muster_session_sets_init(session);
+    muster_session_engines_init(session);
     muster_figures_init(&session->figures);
     muster_random_uuid(session->member);
     session->forks = muster_fork_guard_forks();
@@ -49,6 +51,7 @@ static void destroy(struct muster_session *session, uint32_t linger_ms)
     muster_session_stop_lease_thread(session);
     muster_session_end_generation(session);
     muster_session_drop_operations(session);
+    muster_session_engines_finish(session);
     muster_fabric_destroy(session->fabric, linger_ms);
     muster_timeline_destroy(session->timeline);
     if (session->sigterm_held) {
@@ -181,12 +184,15 @@ static enum muster_leave_reason closing_reason(struct muster_session *session, c
 
 /* Operations in flight, detached ones too, may finish before the others learn that this member
  * leaves; those that do not in this time end with the generation. */
-static void finish_operations(const struct muster_session *session)
+static void finish_operations(struct muster_session *session)
 {
     const struct muster_generation *generation = &session->generation;
-    if (generation->communicator != NULL &&
-        !muster_communicator_wait_all(generation->communicator,
-                                      muster_clock_after_ms(CLOSE_OPERATIONS_MS))) {
+    int64_t until_ns = muster_clock_after_ms(CLOSE_OPERATIONS_MS);
+    if (generation->communicator == NULL) {
+        return;
+    }
+    bool all = muster_session_wait_for_engines(session, until_ns);
+    if (!muster_communicator_wait_all(generation->communicator, until_ns) || !all) {
         muster_fabric_revoke(session->fabric, generation->number, "the session is closed");
     }
 }

@@ -7,6 +7,7 @@
  *   state.mutex   one call for the registered state at a time
  *   client_mutex  the client that callers' threads use for the service
  *   mutex         the other fields
+ *   engines.mutex engines of named tensors
  *   sets.mutex    process sets
  * A collective holds none of them while it runs. It is counted in `active_calls` instead, and the
  * contexts are destroyed only when that is 0 (generation_guard.h).
@@ -68,6 +69,14 @@ struct muster_session_sets {
     uint64_t generation;
 };
 
+/* Engines of named tensors (engines.h). */
+struct muster_session_engine;
+struct muster_session_engines {
+    pthread_mutex_t mutex; /* the following, but reading of by_scope */
+    struct muster_session_engine *list;
+    _Atomic(struct muster_session_engine *) by_scope[MUSTER_SCOPE_COUNT];
+};
+
 struct muster_session {
     struct muster_settings settings; /* fixed by muster_open() */
     uint32_t forks;                  /* muster_fork_guard_forks() of the process that opened it */
@@ -91,6 +100,7 @@ struct muster_session {
     pthread_mutex_t client_mutex;
     struct muster_state state;
     struct muster_session_sets sets;
+    struct muster_session_engines engines;
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;          /* any of the following */

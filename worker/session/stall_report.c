@@ -1,5 +1,6 @@
 /* When calls wait for too long, and the report of it. */
 #include "worker/session/stall_report.h"
+#include "worker/session/engine_list.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,9 +44,10 @@ void muster_stall_watch_asked(struct muster_stall_watch *watch, uint32_t most_ms
 uint64_t muster_session_progress_locked(struct muster_session *session)
 {
     const struct muster_communicator *communicator = session->generation.communicator;
-    return communicator != NULL
-               ? muster_communicator_progress(communicator) + muster_session_sets_progress(session)
-               : 0;
+    return communicator != NULL ? muster_communicator_progress(communicator) +
+                                      muster_session_sets_progress(session) +
+                                      muster_session_engines_progress(session)
+                                : 0;
 }
 
 /* Fills in the request. False: nothing is to be reported. */
