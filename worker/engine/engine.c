@@ -9,6 +9,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
 #include "worker/engine/engine_parts.h"
+#include "worker/engine/engine_trace.h"
 #include "worker/engine/tensor_check.h"
 
 /* Beginning and end ---------------------------------------------------------------------------- */
@@ -176,6 +177,7 @@ static muster_status submit_locked(struct muster_engine *engine, const muster_te
     entry->tensor = *tensor;
     entry->status = MUSTER_OK;
     entry->detached = detached;
+    muster_engine_trace_submitted_locked(engine, entry);
     muster_status status = copy_splits(entry, engine->options.ranks);
     if (status == MUSTER_OK) {
         status = muster_agreement_submit(engine->agreement, tensor->name, description,

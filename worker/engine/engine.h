@@ -19,6 +19,7 @@
 #include "worker/base/status.h"
 
 struct muster_engine;
+struct muster_timeline;
 
 /* How an engine reaches its context, which belongs to the caller. Called by the thread that drives,
  * one at a time; each blocks. */
@@ -34,8 +35,9 @@ struct muster_engine_context {
 struct muster_engine_options {
     struct muster_engine_context context;
     uint32_t rank, ranks;
-    uint32_t timeout_ms; /* of each collective */
-    bool reproducible;   /* every tensor is */
+    uint32_t timeout_ms;              /* of each collective */
+    bool reproducible;                /* every tensor is */
+    struct muster_timeline *timeline; /* of the session; or NULL */
 };
 
 /* MUSTER_FATAL: no memory, no thread, too many engines. */

@@ -13,6 +13,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
 #include "worker/engine/engine_parts.h"
+#include "worker/engine/engine_trace.h"
 
 enum {
     PROMPT_US = 300, /* a waiter that comes so soon after a step is due is one to wait for */
@@ -202,6 +203,9 @@ static void finish_run_locked(struct muster_engine *engine,
 {
     uint32_t count = step->tensor_count;
     muster_agreement_run_done(engine->agreement, muster_clock_ns());
+    if (status == MUSTER_OK) {
+        muster_engine_trace_run_locked(engine, step, engine->started_ns);
+    }
     finish_tokens_locked(engine, count, status, text);
 }
 
@@ -289,6 +293,7 @@ bool muster_engine_drive_locked(struct muster_engine *engine, bool as_waiter)
     learn_patience_locked(engine, &step, as_waiter, now_ns);
     count_locked(engine, &step, as_waiter);
     engine->failed_alike = false;
+    engine->started_ns = muster_engine_trace_clock(engine);
     muster_status status = copy_tokens_locked(engine, &step);
     if (step.action == MUSTER_AGREEMENT_RUN) {
         description = *muster_agreement_description(engine->agreement, step.tensors[0]);

@@ -22,6 +22,8 @@ struct muster_engine_entry {
     bool detached; /* freed when it is done: there is no handle */
     bool taken;    /* a thread waits for its handle */
     bool running;  /* in the operation that is under way: only the driving thread may end it */
+    uint32_t trace_name;  /* in the timeline */
+    int64_t submitted_ns; /* 0: it is not recorded */
     muster_tensor tensor; /* without name and splits */
     size_t *splits;       /* owned, or NULL */
     muster_status status;
@@ -72,6 +74,7 @@ struct muster_engine {
     uint64_t *tokens; /* owned [token_room] of the present step; 0: not pending here */
     struct muster_engine_entry **entries; /* owned [token_room] likewise */
     size_t token_room;
+    int64_t started_ns;  /* of the present operation; 0: nothing is recorded */
     bool failed_alike;   /* the operation has ended with MUSTER_INVALID for its tensor's sake */
     unsigned char *pack; /* owned [2 * MUSTER_ENGINE_PACK_BYTES] */
 };

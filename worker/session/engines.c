@@ -97,6 +97,7 @@ static muster_status create_locked(struct muster_session *session, muster_scope 
             .ranks = muster_context_size(own->context),
             .timeout_ms = session->settings.call_timeout_ms,
             .reproducible = session->settings.reproducible != 0,
+            .timeline = session->timeline,
         };
         status = muster_engine_create(&options, &own->engine);
     }
