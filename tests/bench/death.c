@@ -5,7 +5,8 @@
  *
  * The members are processes that call small ring allreduces in a row; each has links to two
  * neighbours then. Prints the median, least and most of the rounds. The arguments: how many
- * members, how many rounds, and how long each computes between two calls (ms). */
+ * members, how many rounds, how long each computes between two calls (ms), and how many named
+ * tensors it submits instead of a call: then the time is that to the end of the last handle. */
 #include "tests/bench/peer.h"
 #include "worker/muster.h"
 
@@ -20,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MEMBERS_MAX = 64, ROUNDS_MAX = 1001, BLOB_MAX = 4096, RUN_MS = 150 };
+enum { TENSORS_MAX = 1024, MEMBERS_MAX = 64, ROUNDS_MAX = 1001, BLOB_MAX = 4096, RUN_MS = 150 };
 
 /* In memory that all processes share. */
 struct round {
@@ -32,7 +33,7 @@ struct round {
 
 struct member {
     struct round *round;
-    unsigned rank, size, compute_ms;
+    unsigned rank, size, compute_ms, tensors;
     char job[64];
 };
 
@@ -78,10 +79,39 @@ static muster_status open_session(struct member *member, muster_session **ret_se
     return muster_open(&options, ret_session);
 }
 
+static float data[64];
+
+static muster_status call(muster_session *session)
+{
+    return muster_allreduce(session, MUSTER_GLOBAL, data, data, 64, MUSTER_FLOAT32, MUSTER_MAX,
+                            NULL);
+}
+
+/* Every handle is waited for, also after an error. */
+static muster_status submit(muster_session *session, unsigned count)
+{
+    static float tensors[TENSORS_MAX][64];
+    static muster_operation operations[TENSORS_MAX];
+    muster_status status = MUSTER_OK;
+    unsigned submitted = 0;
+    while (status == MUSTER_OK && submitted < count) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "tensor %u", submitted);
+        status = muster_submit_allreduce(session, MUSTER_GLOBAL, name, tensors[submitted],
+                                         tensors[submitted], 64, MUSTER_FLOAT32, MUSTER_MAX,
+                                         &operations[submitted]);
+        submitted += status == MUSTER_OK;
+    }
+    for (unsigned i = 0; i < submitted; i++) {
+        muster_status one = muster_wait(operations[i]);
+        status = status == MUSTER_OK ? one : status;
+    }
+    return status;
+}
+
 static void be_member(struct member *member)
 {
     muster_session *session = NULL;
-    float data[64] = {0};
     muster_status status = open_session(member, &session);
     if (status != MUSTER_OK) {
         (void)fprintf(stderr, "death: %s\n", muster_last_error());
@@ -89,8 +119,7 @@ static void be_member(struct member *member)
     }
     member->round->opened[member->rank] = 1;
     while (status == MUSTER_OK) {
-        status = muster_allreduce(session, MUSTER_GLOBAL, data, data, 64, MUSTER_FLOAT32,
-                                  MUSTER_MAX, NULL);
+        status = member->tensors > 0 ? submit(session, member->tensors) : call(session);
         if (status == MUSTER_OK && member->compute_ms > 0) {
             pause_ms(member->compute_ms);
         }
@@ -100,8 +129,9 @@ static void be_member(struct member *member)
 }
 
 /* Returns how long the last survivor took. */
-static double run_round(unsigned size, unsigned compute_ms, unsigned number)
+static double run_round(const struct member *like, unsigned number)
 {
+    unsigned size = like->size;
     struct round *round =
         mmap(NULL, sizeof *round, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (round == MAP_FAILED) {
@@ -114,8 +144,9 @@ static double run_round(unsigned size, unsigned compute_ms, unsigned number)
     (void)pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     (void)pthread_barrier_init(&round->barrier, &shared, size);
     for (unsigned rank = 0; rank < size; rank++) {
-        struct member member = {
-            .round = round, .rank = rank, .size = size, .compute_ms = compute_ms};
+        struct member member = *like;
+        member.round = round;
+        member.rank = rank;
         (void)snprintf(member.job, sizeof member.job, "death-%d-%u", (int)getpid(), number);
         pids[rank] = fork();
         if (pids[rank] == 0) {
@@ -152,17 +183,20 @@ int main(int argc, char **argv)
     unsigned size = argument(argc, argv, 1, 4, MEMBERS_MAX);
     unsigned rounds = argument(argc, argv, 2, 11, ROUNDS_MAX);
     unsigned compute_ms = argument(argc, argv, 3, 0, 1000);
+    const struct member like = {
+        .size = size, .compute_ms = compute_ms, .tensors = argument(argc, argv, 4, 0, TENSORS_MAX)};
     if (size < 3 || rounds == 0) {
-        (void)fprintf(stderr, "usage: death [MEMBERS [ROUNDS [COMPUTE_MS]]], 3 members or more\n");
+        (void)fprintf(
+            stderr, "usage: death [MEMBERS [ROUNDS [COMPUTE_MS [TENSORS]]]], 3 members or more\n");
         return 2;
     }
     for (unsigned i = 0; i < rounds; i++) {
-        took_ms[i] = run_round(size, compute_ms, i);
+        took_ms[i] = run_round(&like, i);
     }
     double median_ms = peer_median(took_ms, rounds);
     printf(
-        "%u members, %u rounds, computing %u ms: last error %.2f ms after the kill "
+        "%u members, %u rounds, computing %u ms, %u tensors: last error %.2f ms after the kill "
         "(%.2f to %.2f)\n",
-        size, rounds, compute_ms, median_ms, took_ms[0], took_ms[rounds - 1]);
+        size, rounds, compute_ms, like.tensors, median_ms, took_ms[0], took_ms[rounds - 1]);
     return 0;
 }

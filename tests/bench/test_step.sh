@@ -42,16 +42,16 @@ check_json() {
     grep -qE "^\{\"model\":\"$model\",\"tensors\":[0-9]+,.*\"transport\":\"$transport\",\"ranks\":$ranks,.*,\"iterations\":3$expected" "$folder/json" ||
         fail "$*: $(cat "$folder/json")"
 }
-sides=plain,each,started
+sides=plain,each,started,engine,urgent
 check_json tcp 2 ones:16
 check_json shm 3 ones:7 --in-place
-check_json tcp 4 ones:40 --hosts 2 --order shuffled --seed 7
+check_json tcp 3 ones:9 --hosts 2 --order shuffled --seed 7
 grep -q '"order":"shuffled","seed":7,' "$folder/json" || fail "order and seed: $(cat "$folder/json")"
 check_json shm 2 ones:5 --backward-ms 20 --order ready
 python3 - "$folder/json" <<'END' || fail "a step that is fed over 20 ms: $(cat "$folder/json")"
 import json, sys
 row = json.load(open(sys.argv[1]))
-for side in ("plain", "each", "started"):
+for side in ("plain", "each", "started", "engine"):
     assert row[side + "_p50_us"] >= 20000, side
     assert row[side + "_exposed_us"] <= row[side + "_p50_us"] - 20000 * 0.75, side
     assert 0 < row[side + "_first_needed_us"] <= row[side + "_p50_us"], side
@@ -59,6 +59,14 @@ END
 "$muster" bench step --model ones:4 -n 2 --iterations 2 >"$folder/out"
 grep -q '^a step of ones:4: 4 tensors, 16 B of float32, 2 ranks on 1 host over shm$' "$folder/out" || fail "head: $(cat "$folder/out")"
 grep -qE '^each +[0-9.]+ us ' "$folder/out" || fail "rows: $(cat "$folder/out")"
+
+# In the steady state there is no agreement, and the tensors of each rank are recorded.
+"$muster" bench step --model ones:20 -n 2 --sides engine --iterations 50 --idle-seconds 1 --json --trace "$folder/trace" >"$folder/json"
+grep -qE '"agreement_messages":0.0,"operations":[0-9.]+,"deviations":0.0,"idle_cpu_percent":[0-9.e-]+,"idle_wake_ups":[0-9]+\}$' "$folder/json" ||
+    fail "the engine's steady state: $(cat "$folder/json")"
+"$muster" timeline "$folder/trace.1.0.json" "$folder/trace.1.1.json" --svg "$folder/svg" --step >"$folder/out"
+[ "$(grep -c '^tensor on wire ' "$folder/out")" = 2 ] || fail "tensors are not recorded: $(cat "$folder/out")"
+[ "$(grep -c '>one.19<' "$folder/svg")" = 2 ] || fail "tensors are not drawn: $(cat "$folder/svg")"
 
 # Wrong options: exit status 2, and the message names the word.
 refuse() {

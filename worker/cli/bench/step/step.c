@@ -26,8 +26,10 @@ enum {
     KEY_BACKWARD_MS,
     KEY_ITERATIONS,
     KEY_SECONDS,
+    KEY_IDLE_SECONDS,
     KEY_IN_PLACE,
     KEY_TIMELINE,
+    KEY_TRACE,
     KEY_LIST,
     KEY_JSON,
     SECONDS_DEFAULT = 5,
@@ -35,7 +37,7 @@ enum {
     BACKWARD_MS_MAX = 60000,
 };
 
-static const char sides_default[] = "plain,each";
+static const char sides_default[] = "plain,each,engine";
 
 static const char doc[] =
     "Measures what a training step gives to the network: the gradients of a model, summed over all "
@@ -45,6 +47,8 @@ static const char doc[] =
     "  plain    one allreduce of the same bytes\n"
     "  each     an allreduce for each tensor, one after another\n"
     "  started  an allreduce for each tensor, all in flight\n"
+    "  engine   the tensors are submitted by name, to be fused\n"
+    "  urgent   the same; the later in the list, the higher the priority\n"
     "\n"
     "A time is that of the slowest rank; p50 is the median over the steps. \"ratio\" compares with "
     "the first side. \"exposed\" is the time from the moment at which a rank has all its tensors "
@@ -69,7 +73,8 @@ static const struct argp_option argp_options[] = {
      "Make each host a network namespace whose link has this rate (1gbit), as long as the command "
      "runs; needs root, ip and tc",
      0},
-    {"sides", KEY_SIDES, "NAME[,NAME...]", 0, "The sides to measure (default plain,each)", 0},
+    {"sides", KEY_SIDES, "NAME[,NAME...]", 0, "The sides to measure (default plain,each,engine)",
+     0},
     {"order", KEY_ORDER, "NAME", 0,
      "In which order a rank submits its tensors, where the side allows any: random (default): its "
      "own, the same in each step; shuffled: its own, another one in each step; ready: the model's",
@@ -82,9 +87,13 @@ static const struct argp_option argp_options[] = {
     {"iterations", KEY_ITERATIONS, "N", 0, "The number of measured steps of each side", 0},
     {"seconds", KEY_SECONDS, "S", 0,
      "Instead of --iterations: the approximate time to measure (default 5)", 0},
+    {"idle-seconds", KEY_IDLE_SECONDS, "S", 0,
+     "At the end measure for this time what the idle engine costs (default 0: do not)", 0},
     {"in-place", KEY_IN_PLACE, NULL, 0, "Use one buffer for input and output", 0},
     {"timeline", KEY_TIMELINE, "PREFIX", 0,
      "Record what each rank does in PREFIX.1.RANK.json; `muster timeline' reads the files", 0},
+    {"trace", KEY_TRACE, "PREFIX", 0,
+     "Record the tensors only, as muster_trace_start() does, while the steps are measured", 0},
     {"list", KEY_LIST, NULL, 0,
      "Print the elements and the name of each tensor of the model, and measure nothing", 0},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object", 0},
@@ -132,6 +141,12 @@ static muster_status parse_option(int key, char *text, struct muster_bench_step_
                                           &options->iterations);
     case KEY_SECONDS:
         return muster_option_parse_number("--seconds", text, 1, SECONDS_MAX, &options->seconds);
+    case KEY_TRACE:
+        options->trace = text;
+        return MUSTER_OK;
+    case KEY_IDLE_SECONDS:
+        return muster_option_parse_number("--idle-seconds", text, 0, SECONDS_MAX,
+                                          &options->idle_seconds);
     case KEY_TIMELINE:
         return setenv("MUSTER_TIMELINE", text, 1) == 0
                    ? MUSTER_OK

@@ -36,6 +36,7 @@ struct muster_bench_step_options {
     const char *model;
     const char *transport; /* "tcp", "shm" or "verbs" */
     const char *shape;     /* the rate of the hosts' links; NULL: one host, or pretended ones */
+    const char *trace;     /* the prefix of the files in which tensors are recorded, or NULL */
     uint32_t ranks, hosts;
     size_t side_count;
     size_t sides[MUSTER_BENCH_STEP_SIDES_MAX]; /* rows of muster_bench_step_sides */
@@ -44,6 +45,7 @@ struct muster_bench_step_options {
     uint32_t backward_ms; /* 0: all tensors are ready at once */
     uint32_t iterations;  /* 0: as many as fit into `seconds` */
     uint32_t seconds;
+    uint32_t idle_seconds; /* how long the idle engine's processor time is measured; 0: not */
     bool in_place, json, list;
 };
 
@@ -58,6 +60,10 @@ struct muster_bench_step_times {
 struct muster_bench_step_slot {
     unsigned char blob[MUSTER_BENCH_STEP_BLOB_BYTES]; /* of its session */
     double warm_us;                                   /* mean time of a turn of all sides */
+    /* What the engine did in the measured steps of its sides. */
+    muster_engine_counters engine;
+    uint64_t idle_wake_ups; /* while it was idle; and the processor time of the process then */
+    double idle_cpu_share;
     struct muster_bench_step_times times[MUSTER_BENCH_STEP_SIDES_MAX]
                                         [MUSTER_BENCH_STEP_ITERATIONS_MAX];
 };
@@ -89,12 +95,16 @@ struct muster_bench_step_rank {
 
 /* A way to do a step. */
 struct muster_bench_step_side {
-    const char *name, *help;
+    const char *name;
+    bool engine; /* it needs the engine */
     MUSTER_CHECKED muster_status (*run)(struct muster_bench_step_rank *rank,
                                         struct muster_bench_step_times *ret_times);
 };
 extern const struct muster_bench_step_side muster_bench_step_sides[];
 extern const size_t muster_bench_step_side_count;
+
+/* How many of the sides use the engine. */
+size_t muster_bench_step_engine_sides(const struct muster_bench_step_options *options);
 
 /* --sides: names with commas between. */
 MUSTER_CHECKED muster_status

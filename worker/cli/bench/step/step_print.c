@@ -63,6 +63,46 @@ static void add_number(json_t *object, const char *side, const char *what, doubl
     (void)json_object_set_new(object, key, json_real(value));
 }
 
+/* Of the rank that had the most. Per step of a side with the engine. */
+struct engine_result {
+    double agreements, operations, deviations;
+    double idle_cpu_percent;
+    uint64_t idle_wake_ups;
+};
+
+static struct engine_result compute_engine(const struct muster_bench_step_shared *shared)
+{
+    struct engine_result result = {.agreements = 0};
+    double steps =
+        (double)shared->iterations * (double)muster_bench_step_engine_sides(&shared->options);
+    for (uint32_t rank = 0; rank < shared->options.ranks && steps > 0; rank++) {
+        const struct muster_bench_step_slot *slot = &shared->slots[rank];
+        result.agreements = fmax(result.agreements, (double)slot->engine.agreements / steps);
+        result.operations = fmax(result.operations, (double)slot->engine.operations / steps);
+        result.deviations = fmax(result.deviations, (double)slot->engine.deviations / steps);
+        result.idle_cpu_percent = fmax(result.idle_cpu_percent, 100 * slot->idle_cpu_share);
+        result.idle_wake_ups =
+            slot->idle_wake_ups > result.idle_wake_ups ? slot->idle_wake_ups : result.idle_wake_ups;
+    }
+    return result;
+}
+
+static void add_engine(json_t *object, const struct muster_bench_step_shared *shared)
+{
+    const struct engine_result result = compute_engine(shared);
+    if (muster_bench_step_engine_sides(&shared->options) == 0) {
+        return;
+    }
+    (void)json_object_set_new(object, "agreement_messages", json_real(result.agreements));
+    (void)json_object_set_new(object, "operations", json_real(result.operations));
+    (void)json_object_set_new(object, "deviations", json_real(result.deviations));
+    if (shared->options.idle_seconds > 0) {
+        (void)json_object_set_new(object, "idle_cpu_percent", json_real(result.idle_cpu_percent));
+        (void)json_object_set_new(object, "idle_wake_ups",
+                                  json_integer((json_int_t)result.idle_wake_ups));
+    }
+}
+
 static muster_status print_json(const struct muster_bench_step_shared *shared,
                                 const struct side_result *results)
 {
@@ -83,6 +123,7 @@ static muster_status print_json(const struct muster_bench_step_shared *shared,
         add_number(object, results[i].name, "exposed_us", results[i].exposed_us);
         add_number(object, results[i].name, "first_needed_us", results[i].first_needed_us);
     }
+    add_engine(object, shared);
     return muster_cli_print_json(object, MUSTER_CLI_TIME_DIGITS);
 }
 
@@ -106,6 +147,21 @@ static void print_head(const struct muster_bench_step_shared *shared)
                  muster_bench_step_order_name(options->order), options->seed, shared->iterations);
     (void)printf("%-8s %12s %12s %8s %12s %16s\n", "side", "p50", "p99", "ratio", "exposed",
                  "first needed");
+}
+
+static void print_engine(const struct muster_bench_step_shared *shared)
+{
+    const struct engine_result result = compute_engine(shared);
+    if (muster_bench_step_engine_sides(&shared->options) == 0) {
+        return;
+    }
+    (void)printf("engine: a step has %.2f operations, %.2f agreements and %.2f deviations\n",
+                 result.operations, result.agreements, result.deviations);
+    if (shared->options.idle_seconds > 0) {
+        (void)printf("idle: %.3f%% of a core, %" PRIu64
+                     " wake-ups of the engine's thread in %" PRIu32 " s\n",
+                     result.idle_cpu_percent, result.idle_wake_ups, shared->options.idle_seconds);
+    }
 }
 
 /* The ratio is that to the first side. */
@@ -137,5 +193,6 @@ muster_status muster_bench_step_print(const struct muster_bench_step_shared *sha
         return print_json(shared, results);
     }
     print_text(shared, results);
+    print_engine(shared);
     return muster_cli_flush();
 }

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
@@ -102,16 +103,64 @@ static muster_status warm_up(struct muster_bench_step_rank *rank)
     return muster_bench_rank_end_phase(rank->channel);
 }
 
+/* Counts what the engine does in the measured steps. */
+static muster_status measure(struct muster_bench_step_rank *rank)
+{
+    muster_engine_counters before = {.size = sizeof before};
+    muster_engine_counters after = {.size = sizeof after};
+    const char *trace = rank->shared->options.trace;
+    TRY(muster_engine_count(rank->session, MUSTER_GLOBAL, &before));
+    if (trace != NULL) {
+        TRY(muster_trace_start(rank->session, trace));
+    }
+    for (uint32_t i = 0; i < rank->shared->iterations; i++) {
+        TRY(run_turn(rank, i));
+    }
+    if (trace != NULL) {
+        TRY(muster_trace_stop(rank->session));
+    }
+    TRY(muster_engine_count(rank->session, MUSTER_GLOBAL, &after));
+    rank->slot->engine.agreements = after.agreements - before.agreements;
+    rank->slot->engine.operations = after.operations - before.operations;
+    rank->slot->engine.deviations = after.deviations - before.deviations;
+    return MUSTER_OK;
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec used;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+/* Nothing is submitted for a while. */
+static muster_status measure_idle(struct muster_bench_step_rank *rank)
+{
+    muster_engine_counters before = {.size = sizeof before};
+    muster_engine_counters after = {.size = sizeof after};
+    const struct timespec pause = {.tv_sec = rank->shared->options.idle_seconds};
+    if (pause.tv_sec == 0) {
+        return MUSTER_OK;
+    }
+    TRY(muster_barrier(rank->session, MUSTER_GLOBAL, NULL));
+    TRY(muster_engine_count(rank->session, MUSTER_GLOBAL, &before));
+    double used_before_s = cpu_seconds();
+    (void)nanosleep(&pause, NULL);
+    rank->slot->idle_cpu_share = (cpu_seconds() - used_before_s) / (double)pause.tv_sec;
+    TRY(muster_engine_count(rank->session, MUSTER_GLOBAL, &after));
+    rank->slot->idle_wake_ups = after.wake_ups - before.wake_ups;
+    return MUSTER_OK;
+}
+
 static muster_status run_all_phases(struct muster_bench_step_rank *rank)
 {
     TRY(muster_bench_step_data_init(rank));
     TRY(open_session(rank));
     TRY(check_sides(rank));
     TRY(warm_up(rank));
-    for (uint32_t i = 0; i < rank->shared->iterations; i++) {
-        TRY(run_turn(rank, i));
-    }
+    TRY(measure(rank));
     TRY(check_sides(rank));
+    TRY(measure_idle(rank));
     return muster_bench_rank_end_phase(rank->channel);
 }
 

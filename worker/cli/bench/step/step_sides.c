@@ -93,12 +93,46 @@ static muster_status run_started(struct muster_bench_step_rank *rank,
     return wait_for_all(rank, ret_times);
 }
 
+/* Sides with the engine ----------------------------------------------------------------------- */
+
+/* Submits in this rank's order. */
+static muster_status run_submitted(struct muster_bench_step_rank *rank, bool urgent,
+                                   struct muster_bench_step_times *ret_times)
+{
+    const struct muster_model *model = rank->shared->model;
+    for (size_t i = 0; i < model->count; i++) {
+        size_t which = rank->order[i];
+        size_t offset = rank->offsets[which];
+        muster_tensor tensor;
+        muster_tensor_init(&tensor);
+        tensor.name = model->tensors[which].name;
+        tensor.in = rank->in + offset;
+        tensor.out = rank->out + offset;
+        tensor.count = model->tensors[which].elements;
+        tensor.priority = urgent ? (int32_t)which : 0;
+        wait_until_ready(rank, i + 1);
+        TRY(muster_submit(rank->session, MUSTER_GLOBAL, &tensor, &rank->operations[which]));
+    }
+    return wait_for_all(rank, ret_times);
+}
+
+static muster_status run_engine(struct muster_bench_step_rank *rank,
+                                struct muster_bench_step_times *ret_times)
+{
+    return run_submitted(rank, false, ret_times);
+}
+
+static muster_status run_urgent(struct muster_bench_step_rank *rank,
+                                struct muster_bench_step_times *ret_times)
+{
+    return run_submitted(rank, true, ret_times);
+}
+
 /* The table ----------------------------------------------------------------------------------- */
 
 const struct muster_bench_step_side muster_bench_step_sides[] = {
-    {"plain", "one allreduce of the same bytes", run_plain},
-    {"each", "an allreduce for each tensor, one after another", run_each},
-    {"started", "an allreduce for each tensor, all in flight", run_started},
+    {"plain", false, run_plain},  {"each", false, run_each},    {"started", false, run_started},
+    {"engine", true, run_engine}, {"urgent", true, run_urgent},
 };
 const size_t muster_bench_step_side_count =
     sizeof muster_bench_step_sides / sizeof muster_bench_step_sides[0];
@@ -137,4 +171,13 @@ muster_status muster_bench_step_parse_sides(const char *text,
             return MUSTER_OK;
         }
     }
+}
+
+size_t muster_bench_step_engine_sides(const struct muster_bench_step_options *options)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < options->side_count; i++) {
+        count += muster_bench_step_sides[options->sides[i]].engine;
+    }
+    return count;
 }
