@@ -94,7 +94,7 @@ static void check_gradient(size_t layers)
     struct charlm_batch batch = {contexts, targets, 70};
     float *gradient = calloc(model.parameter_count, sizeof(float));
     assert_non_null(gradient);
-    double loss = charlm_model_gradient(&model, &batch, 1, gradient);
+    double loss = charlm_model_gradient(&model, &batch, 1, gradient, NULL);
     assert_true(fabs(loss - charlm_model_loss(&model, &batch)) < 1e-4 * loss);
 
     /* Central differences in float32 are inaccurate, so all of them are compared together. */
@@ -124,6 +124,57 @@ static void gradient_equals_the_slope_of_the_loss(void **state)
     (void)state;
     check_gradient(1);
     check_gradient(2);
+}
+
+/* What a listener has heard: the parts in their order, and the gradient as it was then. */
+struct heard {
+    const struct charlm_model *model;
+    const float *gradient;
+    float *then; /* [parameter_count] */
+    size_t parts[CHARLM_MAX_HIDDEN_LAYERS + 2];
+    size_t count;
+};
+
+static void hear(void *user, size_t part)
+{
+    struct heard *heard = user;
+    const struct charlm_part place = charlm_model_part(heard->model, part);
+    assert_true(heard->count < CHARLM_MAX_HIDDEN_LAYERS + 2);
+    heard->parts[heard->count++] = part;
+    memcpy(heard->then + place.begin, heard->gradient + place.begin, place.count * sizeof(float));
+}
+
+static void each_part_is_told_once_when_it_is_complete(void **state)
+{
+    (void)state;
+    struct charlm_data data = small_data(200);
+    struct charlm_shape shape = {data.vocabulary, 4, 3, 12, 2};
+    struct charlm_model model;
+    assert_true(charlm_model_init(&model, &shape));
+    charlm_model_randomise(&model, SEED);
+    uint8_t contexts[70 * 4], targets[70];
+    for (size_t i = 0; i < 70; i++) {
+        charlm_data_sample(&data.training, i * 3, 4, contexts + i * 4, targets + i);
+    }
+    const size_t samples[] = {0, 1, 70}; /* none, one chunk, more than one */
+    for (size_t i = 0; i < 3; i++) {
+        struct charlm_batch batch = {contexts, targets, samples[i]};
+        float *gradient = calloc(model.parameter_count, sizeof(float));
+        float *then = calloc(model.parameter_count, sizeof(float));
+        assert_true(gradient != NULL && then != NULL);
+        struct heard heard = {.model = &model, .gradient = gradient, .then = then};
+        const struct charlm_listener listener = {hear, &heard};
+        (void)charlm_model_gradient(&model, &batch, 1, gradient, &listener);
+        assert_int_equal(heard.count, model.layer_count + 1);
+        for (size_t part = 0; part < heard.count; part++) {
+            assert_int_equal(heard.parts[part], model.layer_count - part);
+        }
+        assert_memory_equal(then, gradient, model.parameter_count * sizeof(float));
+        free(gradient);
+        free(then);
+    }
+    charlm_model_finish(&model);
+    charlm_data_finish(&data);
 }
 
 static void padding_stays_zero_and_loss_falls(void **state)
@@ -172,12 +223,12 @@ static void shares_of_any_number_of_members_add_up_to_the_same_gradient(void **s
     float *sum = calloc(model.parameter_count, sizeof(float));
     struct charlm_batch all = {contexts, targets, 37};
     assert_true(whole != NULL && sum != NULL);
-    charlm_model_gradient(&model, &all, 1.0F / 37, whole);
+    charlm_model_gradient(&model, &all, 1.0F / 37, whole, NULL);
     for (size_t rank = 0; rank < 4; rank++) {
         size_t begin = 37 * rank / 4;
         struct charlm_batch share = {contexts + begin * 5, targets + begin,
                                      37 * (rank + 1) / 4 - begin};
-        charlm_model_gradient(&model, &share, 1.0F / 37, sum);
+        charlm_model_gradient(&model, &share, 1.0F / 37, sum, NULL);
     }
     for (size_t i = 0; i < model.parameter_count; i++) {
         assert_true(fabsf(whole[i] - sum[i]) < 1e-5F);
@@ -265,6 +316,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(product_equals_the_definition),
         cmocka_unit_test(gradient_equals_the_slope_of_the_loss),
+        cmocka_unit_test(each_part_is_told_once_when_it_is_complete),
         cmocka_unit_test(padding_stays_zero_and_loss_falls),
         cmocka_unit_test(shares_of_any_number_of_members_add_up_to_the_same_gradient),
         cmocka_unit_test(held_out_lines_are_a_twentieth_and_never_trained_on),

@@ -234,8 +234,26 @@ static void swap_deltas(struct charlm_model *model)
     model->delta_below = delta;
 }
 
+struct charlm_part charlm_model_part(const struct charlm_model *model, size_t part)
+{
+    if (part == 0) {
+        return (struct charlm_part){0, model->layers[0].weight};
+    }
+    size_t begin = model->layers[part - 1].weight;
+    size_t end = part < model->layer_count ? model->layers[part].weight : model->parameter_count;
+    return (struct charlm_part){begin, end - begin};
+}
+
+static void tell(const struct charlm_listener *listener, size_t part)
+{
+    if (listener != NULL) {
+        listener->ready(listener->user, part);
+    }
+}
+
+/* The listener is that of the last chunk. */
 static void chunk_backward(struct charlm_model *model, const struct charlm_batch *chunk,
-                           float scale, float *gradient)
+                           float scale, float *gradient, const struct charlm_listener *listener)
 {
     size_t width = model->layers[model->layer_count - 1].out;
     const float *probabilities = model->activations[model->layer_count];
@@ -247,6 +265,7 @@ static void chunk_backward(struct charlm_model *model, const struct charlm_batch
     }
     for (size_t index = model->layer_count; index-- > 0;) {
         layer_backward(model, index, chunk->count, gradient);
+        tell(listener, index + 1);
         swap_deltas(model);
         if (index > 0) {
             /* The rectifier passes on what it let through. */
@@ -256,6 +275,7 @@ static void chunk_backward(struct charlm_model *model, const struct charlm_batch
         }
     }
     embedding_backward(model, chunk, gradient);
+    tell(listener, 0);
 }
 
 static void transpose(float *out, const float *in, size_t rows, size_t columns)
@@ -268,7 +288,7 @@ static void transpose(float *out, const float *in, size_t rows, size_t columns)
 }
 
 double charlm_model_gradient(struct charlm_model *model, const struct charlm_batch *batch,
-                             float scale, float *gradient)
+                             float scale, float *gradient, const struct charlm_listener *listener)
 {
     double loss = 0;
     for (size_t i = 0; i < model->layer_count; i++) {
@@ -278,7 +298,12 @@ double charlm_model_gradient(struct charlm_model *model, const struct charlm_bat
     for (size_t start = 0; start < batch->count; start += CHUNK) {
         struct charlm_batch chunk = chunk_of(model, batch, start);
         loss += chunk_loss(model, &chunk);
-        chunk_backward(model, &chunk, scale, gradient);
+        bool last = start + chunk.count == batch->count;
+        chunk_backward(model, &chunk, scale, gradient, last ? listener : NULL);
+    }
+    /* With more members than samples, this one has none: its part of the sum is 0. */
+    for (size_t part = model->layer_count + 1; batch->count == 0 && part-- > 0;) {
+        tell(listener, part);
     }
     return loss;
 }

@@ -64,9 +64,23 @@ void charlm_model_randomise(struct charlm_model *model, uint64_t seed);
 /* The sum over the samples of -log(probability of the target), in nats. */
 double charlm_model_loss(struct charlm_model *model, const struct charlm_batch *batch);
 
-/* The same, and gradient += scale x the sum's derivative by every parameter. */
+/* Called during the backward pass when a part of the gradient is complete: first that of the last
+ * layer, at last that of the embedding, which is part 0; part i is layer i - 1. */
+struct charlm_listener {
+    void (*ready)(void *user, size_t part);
+    void *user;
+};
+
+/* The place of a part in the parameters and in the gradient. */
+struct charlm_part {
+    size_t begin, count;
+};
+struct charlm_part charlm_model_part(const struct charlm_model *model, size_t part);
+
+/* The same, and gradient += scale x the sum's derivative by every parameter. The listener may be
+ * NULL. */
 double charlm_model_gradient(struct charlm_model *model, const struct charlm_batch *batch,
-                             float scale, float *gradient);
+                             float scale, float *gradient, const struct charlm_listener *listener);
 
 /* How probable each of shape.vocabulary characters is after the context. */
 void charlm_model_predict(struct charlm_model *model, const uint8_t *context,

@@ -1,4 +1,5 @@
-/* A step of training, by all members of the job: samples, gradient, allreduce, optimizer. */
+/* A step of training, by all members of the job: samples, gradient, optimizer. The parts of the
+ * gradient are submitted by name while the backward pass goes on, and added up behind it. */
 #include "worker/examples/charlm/trainer.h"
 
 #include <stdio.h>
@@ -136,18 +137,62 @@ static struct charlm_batch choose_samples(struct charlm_trainer *trainer)
     return (struct charlm_batch){trainer->contexts, trainer->targets, count};
 }
 
+/* The parts of the gradient on their way. */
+struct sums {
+    struct charlm_trainer *trainer;
+    muster_operation operations[CHARLM_MAX_HIDDEN_LAYERS + 3];
+    size_t count;
+    muster_status status; /* of the first submission that failed */
+};
+
+static void submit(struct sums *sums, const char *name, size_t begin, size_t count)
+{
+    struct charlm_trainer *trainer = sums->trainer;
+    float *part = trainer->gradient + begin;
+    if (trainer->session == NULL || sums->status != MUSTER_OK) {
+        return;
+    }
+    sums->status =
+        muster_submit_allreduce(trainer->session, MUSTER_GLOBAL, name, part, part, count,
+                                MUSTER_FLOAT32, MUSTER_SUM, &sums->operations[sums->count]);
+    sums->count += sums->status == MUSTER_OK;
+}
+
+static void submit_part(void *user, size_t part)
+{
+    static const char *const names[] = {"embedding", "layer 1", "layer 2", "layer 3"};
+    struct sums *sums = user;
+    const struct charlm_part place = charlm_model_part(&sums->trainer->model, part);
+    submit(sums, names[part], place.begin, place.count);
+}
+
+/* Until the last one is done the gradient is not ours. */
+static muster_status wait_for_sums(struct sums *sums)
+{
+    muster_status status = sums->status;
+    for (size_t i = 0; i < sums->count; i++) {
+        muster_status one = muster_wait(sums->operations[i]);
+        status = status == MUSTER_OK ? one : status;
+    }
+    return status;
+}
+
 muster_status charlm_trainer_step(struct charlm_trainer *trainer)
 {
     size_t count = trainer->model.parameter_count;
     struct charlm_progress *progress = &trainer->progress;
     struct charlm_batch batch = choose_samples(trainer);
+    struct sums sums = {.trainer = trainer};
+    const struct charlm_listener listener = {submit_part, &sums};
     /* Every sample has the same weight, so the sum over the members is the average over the batch,
      * even if the shares differ. */
     float weight = 1.0F / (float)trainer->options->batch;
     memset(trainer->gradient, 0, count * sizeof(float));
-    double sum = charlm_model_gradient(&trainer->model, &batch, weight, trainer->gradient);
+    double sum =
+        charlm_model_gradient(&trainer->model, &batch, weight, trainer->gradient, &listener);
     trainer->gradient[count] = (float)sum * weight;
-    muster_status status = add_up(trainer, trainer->gradient, count + 1, MUSTER_FLOAT32);
+    submit(&sums, "loss", count, 1);
+    muster_status status = wait_for_sums(&sums);
     if (status != MUSTER_OK) {
         return status;
     }

@@ -1,6 +1,7 @@
 /*
  * Training with the members of a job, or alone: each member computes the gradient of its share of a
- * step's samples, one allreduce adds the gradients up, and every member applies the same step.
+ * step's samples, the gradients are added up while the backward pass goes on, and every member
+ * applies the same step.
  *
  * Without a session (NULL) this process trains alone, without collectives.
  */
