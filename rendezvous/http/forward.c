@@ -155,8 +155,8 @@ static struct muster_rpc_response read_response(struct forward *forward)
         }
     }
     struct muster_rpc_response response = {.code = error.code,
-                                           .body = TAKE(forward->response.text),
                                            .size_bytes = forward->response.size};
+    response.body = TAKE(forward->response.text);
     response.owner = TAKE(forward->owner);
     return response;
 }

@@ -47,9 +47,9 @@ expect not_found GetJob '{"job":"none"}'
 
 echo "- every line has the format, each metric is declared once before its values"
 get /metrics >"$folder/metrics"
-awk '/^# HELP [a-z_]+ [A-Z1].*\.$/ || /^# HELP [a-z_]+ 1;/ {if ($3 in help) bad($0); help[$3] = 1; next}
-    /^# TYPE [a-z_]+ (counter|gauge|histogram)$/ {if (!($3 in help) || $3 in type) bad($0); type[$3] = $4; next}
-    /^[a-z_]+({[a-z]+="[^"\\]*"(,[a-z]+="[^"\\]*")*})? [0-9.e+-]+$/ {
+awk '/^# HELP [a-z0-9_]+ [A-Z1].*\.$/ || /^# HELP [a-z0-9_]+ 1;/ {if ($3 in help) bad($0); help[$3] = 1; next}
+    /^# TYPE [a-z0-9_]+ (counter|gauge|histogram)$/ {if (!($3 in help) || $3 in type) bad($0); type[$3] = $4; next}
+    /^[a-z0-9_]+({[a-z]+="[^"\\]*"(,[a-z]+="[^"\\]*")*})? [0-9.e+-]+$/ {
         name = $1; sub(/{.*/, "", name); base = name
         sub(/_(bucket|sum|count)$/, "", base); if (type[base] != "histogram") base = name
         if (!(base in type) || $1 in seen) bad($0)

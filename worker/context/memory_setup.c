@@ -173,7 +173,7 @@ static muster_status agree_on_prices(const struct muster_memory_setup *setup,
 {
     enum { FIGURES = 2 * MUSTER_COLLECTIVE_END };
     double mine[FIGURES];
-    double most[FIGURES];
+    double most[FIGURES] = {0};
     for (unsigned i = 0; i < MUSTER_COLLECTIVE_END; i++) {
         mine[i] = prices->fixed_us[i];
         mine[MUSTER_COLLECTIVE_END + i] = -prices->GBps[i];

@@ -95,7 +95,7 @@ static muster_status check_request_id(const char *id)
         bool right = i == MUSTER_UUID_SIZE - 1 ? id[i] == '\0'
                      : dash                    ? id[i] == '-'
                                                : strchr("0123456789abcdefABCDEF", id[i]) != NULL;
-        if (!right || (id[i] == '\0' && i < MUSTER_UUID_SIZE - 1)) {
+        if (!right || (i < MUSTER_UUID_SIZE - 1 && id[i] == '\0')) {
             return muster_error_set(MUSTER_INVALID, "request_id: it is no UUID");
         }
     }

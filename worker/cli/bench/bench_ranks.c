@@ -162,7 +162,8 @@ static bool find_killed(struct muster_bench_ranks *ranks)
 static muster_status describe_loss(struct muster_bench_ranks *ranks, const struct rank_handle *lost)
 {
     const struct muster_bench_outcome *outcome = &ranks->options.outcomes[lost->rank];
-    bool has_own_cause = outcome->error[0] != '\0' && outcome->status != MUSTER_REJOIN;
+    bool has_own_cause = outcome->error[0] != '\0' && outcome->status != MUSTER_REJOIN &&
+                         outcome->status != MUSTER_ENDED;
     int64_t deadline_ns = muster_clock_after_ms(has_own_cause ? 0 : DEATH_MS);
     while (!ranks->options.threads) {
         if (find_killed(ranks)) {
