@@ -6,9 +6,9 @@
  *
  * Programs include this header only. It includes muster_collectives.h, which declares the
  * collectives, muster_messages.h, for point to point, muster_operations.h, for operations in
- * flight, muster_values.h, for values that members exchange through the service, and
- * muster_engine.h, for named tensors. Every other file of the source tree may include it for its
- * types: statuses, element types, reduce operations, scopes.
+ * flight, muster_data.h, for each member's part of the data, muster_values.h, for values that
+ * members exchange through the service, and muster_engine.h, for named tensors. Every other file of
+ * the source tree may include it for its types: statuses, element types, reduce operations, scopes.
  *
  * Errors: a function that can fail returns a muster_status, which says what the caller should do.
  * muster_last_error() says in one line what happened and names the rank, host or argument. Outputs
@@ -513,6 +513,7 @@ MUSTER_STATUS muster_run(muster_session *session, muster_function function, void
 #endif
 
 #include "muster_collectives.h" /* IWYU pragma: export */
+#include "muster_data.h"        /* IWYU pragma: export */
 #include "muster_messages.h"    /* IWYU pragma: export */
 #include "muster_operations.h"  /* IWYU pragma: export */
 #include "muster_values.h"      /* IWYU pragma: export */

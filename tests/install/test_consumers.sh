@@ -19,7 +19,7 @@ prefix=$scratch/prefix
 cmake --install "$build" --prefix "$prefix" >/dev/null
 cd "$scratch"
 
-[ "$(ls "$prefix/include" | xargs)" = "muster.h muster_collectives.h muster_engine.h muster_messages.h muster_operations.h muster_values.h" ] ||
+[ "$(ls "$prefix/include" | xargs)" = "muster.h muster_collectives.h muster_data.h muster_engine.h muster_messages.h muster_operations.h muster_values.h" ] ||
     fail "not only the public headers are installed: $(ls "$prefix/include")"
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig:$prefix/lib64/pkgconfig
 for folder in "$prefix"/lib/*/pkgconfig; do

@@ -67,6 +67,7 @@ RULES = {
     "worker/session/": FLOOR + " worker/device/devices.h worker/fabric/fabric.h worker/context/context.h"
                        " worker/engine/engine.h worker/engine/tensor_check.h"
                        " worker/communicator/ elastic/messages/messages.h collectives/",
+    "worker/sampler/": CORE,
     "worker/cli/": CORE + " worker/base/clock.h worker/base/epoch.h worker/base/option_parse.h elastic/messages/messages.h worker/session/rendezvous_client.h"
                    " worker/session/stored_figures.h",
     "worker/cli/run/": CLI + " elastic/ worker/session/rendezvous_client.h worker/session/slot_lock.h",
@@ -77,15 +78,16 @@ RULES = {
     "worker/cli/plan/": CLI + " collectives/",
     "worker/cli/timeline/": CLI,
     "worker/examples/": "muster.h",
-    "worker/muster.h": "muster_collectives.h muster_engine.h muster_messages.h muster_operations.h muster_values.h",
+    "worker/muster.h": "muster_collectives.h muster_data.h muster_engine.h muster_messages.h muster_operations.h muster_values.h",
     "worker/muster_collectives.h": "",
+    "worker/muster_data.h": "",
     "worker/muster_engine.h": "",
     "worker/muster_messages.h": "muster_operations.h",
     "worker/muster_operations.h": "",
     "worker/muster_values.h": "",
 }
 # Pure: what they decide can be tested and replayed, because time and randomness come in as arguments.
-PURE = ("collectives/", "elastic/", "worker/engine/agree/", "worker/cli/run/launch_policy.")
+PURE = ("collectives/", "elastic/", "worker/sampler/", "worker/engine/agree/", "worker/cli/run/launch_policy.")
 # What would make them impure: sockets, threads, clocks.
 IMPURE = re.compile(r"^#include <(pthread|threads|time|sys/time|sys/socket|netinet/.*|sys/epoll|poll|unistd|fcntl|"
                     r"signal|stdatomic|curl/.*|microhttpd|sqlite3)\.?h?>", re.M)

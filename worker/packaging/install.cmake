@@ -1,6 +1,6 @@
 # What `cmake --install` installs: the headers, both libraries, the programs, and the files by which
 # pkg-config and CMake find them.
-install(FILES worker/muster.h worker/muster_collectives.h worker/muster_messages.h
+install(FILES worker/muster.h worker/muster_collectives.h worker/muster_data.h worker/muster_messages.h
     worker/muster_operations.h worker/muster_values.h worker/muster_engine.h TYPE INCLUDE)
 install(TARGETS muster_shared EXPORT musterShared)
 install(TARGETS muster_static EXPORT musterStatic)
