@@ -270,6 +270,17 @@ typedef struct muster_options {
      * its callers for a certificate. Both or neither. Default: none. */
     const char *rendezvous_certificate;
     const char *rendezvous_key;
+
+    /* MUSTER_SPILL: a folder. Rank 0 writes committed states there as files, in the background; a
+     * job whose members have all died goes on from the newest one that is whole, also with another
+     * number of members. Other members need the folder only if they may become rank 0; a job that
+     * begins looks at the folder of each host. Default: none. */
+    const char *spill;
+    /* MUSTER_SPILL_KEEP: the newest files of a job that are kept, at least 1. Default: 3. */
+    uint32_t spill_keep;
+    /* MUSTER_SPILL_EVERY_MS: the least time from the beginning of one file to that of the next.
+     * Default: 10,000. */
+    uint32_t spill_every_ms;
 } muster_options;
 
 /* muster_options_init(muster_options *options) fills in the size, the values of the environment
@@ -476,13 +487,26 @@ MUSTER_STATUS muster_register(muster_session *session, const char *name, void *d
  * nothing is lost), MUSTER_ENDED, MUSTER_FATAL. */
 MUSTER_STATUS muster_commit(muster_session *session);
 
+/* A commit in two parts, so that the caller computes while the copy is made. muster_commit_begin()
+ * returns at once, and a thread of the library copies the registered memory, which must not change
+ * until muster_commit_end(). That one waits for the copy, makes it the state to return to, and then
+ * does the rest of muster_commit(), with the same errors. If the membership changes in between, the
+ * state is that of the commit before. For example: begin after the optimizer's step, compute the
+ * next gradient, end before the next optimizer's step. It takes memory for a second copy.
+ *
+ * All members call them, in this order. muster_commit_begin() does not block. Errors:
+ * MUSTER_INVALID (end without begin, or begin twice), MUSTER_FATAL (no memory, no thread). */
+MUSTER_STATUS muster_commit_begin(muster_session *session);
+MUSTER_STATUS muster_commit_end(muster_session *session);
+
 /* Copies the last commit back to the registered memory. MUSTER_INVALID: nothing was ever committed
  * or synced. */
 MUSTER_STATUS muster_restore(muster_session *session);
 
 /* Gives the newest committed state to every member that lacks it. All members call it after
  * muster_open() and muster_rejoin(), before they use the state. Blocks. In the first generation all
- * members get the state of rank 0.
+ * members get the state of rank 0, or, if the option `spill` names a folder with a state of this
+ * job, the newest one there.
  *
  * Errors: MUSTER_INVALID (this member's buffers differ in name or size from those that the job has
  * committed: it cannot take part and has to close. The error names the first difference and both
@@ -491,7 +515,8 @@ MUSTER_STATUS muster_restore(muster_session *session);
  * when that one has left), MUSTER_ENDED, MUSTER_FATAL. */
 MUSTER_STATUS muster_sync(muster_session *session);
 
-/* The version of the state in memory: the first sync is 1, each commit adds 1; 0 before. */
+/* The version of the state in memory: the first sync is 1, or that of the file that the job goes on
+ * from; each commit adds 1; 0 before. */
 MUSTER_API uint64_t muster_version_of_state(const muster_session *session);
 
 /* The user's function for muster_run(). It works until it is done, calls muster_commit() now and

@@ -31,7 +31,7 @@ enum {
     /* Of all that members send each other: frames, hellos, and the records that communicators and
      * sessions exchange (introduction.h, figures_wire.h, sync_wire.h). A change of any of them is a
      * new version: members of different versions refuse each other by the hello (wire/hello.h). */
-    MUSTER_WIRE_VERSION = 9,
+    MUSTER_WIRE_VERSION = 10,
     MUSTER_ADDRESSES_MAX = 16, /* published by one member */
     MUSTER_PEER_HOST_SIZE = 64,
     MUSTER_ADDRESS_SIZE = 128, /* "tcp://[fe80::1]:65535" and its terminator */

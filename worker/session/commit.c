@@ -1,5 +1,5 @@
-/* muster_register, muster_commit and muster_restore: the state calls that move no data between
- * members. */
+/* muster_register, muster_commit with its two parts, and muster_restore: the state calls that move
+ * no data between members. */
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
 #include "worker/session/failure_handling.h"
@@ -36,27 +36,31 @@ static muster_status agree_on_change(struct muster_session *session, bool *ret_c
     return MUSTER_OK;
 }
 
-/* Makes the copy while the generation is held, so that it belongs to one generation. */
+/* Makes the copy, or takes the one that was begun, while the generation is held, so that it belongs
+ * to one generation. */
 static muster_status copy_state(struct muster_session *session)
 {
     struct muster_state *state = &session->state;
     TRY(muster_session_hold_generation(session));
     muster_status status = MUSTER_OK;
-    if (state->count > 0) {
+    uint64_t version = atomic_load(&state->version) + 1;
+    if (state->begun != NULL) {
+        muster_state_end_commit(state, version, session->generation.number);
+    } else if (state->count > 0) {
         status = muster_state_reserve(state);
         if (status == MUSTER_OK) {
-            muster_state_copy_commit(state, atomic_load(&state->version) + 1,
-                                     session->generation.number);
+            muster_state_copy_commit(state, version, session->generation.number);
         }
+    }
+    if (status == MUSTER_OK) {
+        muster_state_mark_committed(state);
     }
     muster_session_release_generation(session);
     return status;
 }
 
-muster_status muster_commit(muster_session *session)
+static muster_status commit(struct muster_session *session)
 {
-    TRY(muster_session_check_process(session));
-    AUTO_LOCK(&session->state.mutex);
     TRY(copy_state(session));
     bool change = false;
     muster_status status = agree_on_change(session, &change);
@@ -72,10 +76,45 @@ muster_status muster_commit(muster_session *session)
     return status == MUSTER_OK ? MUSTER_OK : muster_error_prefix(status, "commit");
 }
 
+muster_status muster_commit(muster_session *session)
+{
+    TRY(muster_session_check_process(session));
+    AUTO_LOCK(&session->state.mutex);
+    muster_state_abandon_commit(&session->state);
+    return commit(session);
+}
+
+muster_status muster_commit_begin(muster_session *session)
+{
+    TRY(muster_session_check_process(session));
+    AUTO_LOCK(&session->state.mutex);
+    struct muster_state *state = &session->state;
+    if (state->begun != NULL) {
+        return muster_error_set(MUSTER_INVALID, "commit begin: one was begun and has not ended");
+    }
+    if (state->count == 0) {
+        return muster_error_set(MUSTER_INVALID, "commit begin: no memory is registered");
+    }
+    return muster_state_begin_commit(state);
+}
+
+muster_status muster_commit_end(muster_session *session)
+{
+    TRY(muster_session_check_process(session));
+    AUTO_LOCK(&session->state.mutex);
+    if (session->state.begun == NULL) {
+        return muster_error_set(MUSTER_INVALID,
+                                "commit end: none was begun, or the membership has "
+                                "changed since");
+    }
+    return commit(session);
+}
+
 muster_status muster_restore(muster_session *session)
 {
     TRY(muster_session_check_process(session));
     AUTO_LOCK(&session->state.mutex);
+    muster_state_abandon_commit(&session->state);
     if (!session->state.has_copy) {
         return muster_error_set(MUSTER_INVALID, "restore: nothing was ever committed or synced");
     }

@@ -10,11 +10,14 @@
 #include "worker/base/option_parse.h"
 #include "worker/fabric/fabric.h"
 #include "worker/session/rendezvous_client.h"
+#include "worker/session/spill_file.h"
 
 enum {
     DEFAULT_MAX_SIZE = 1024,
     DEFAULT_JOIN_TIMEOUT_MS = 60000,
     DEFAULT_CALL_TIMEOUT_MS = 600000,
+    DEFAULT_SPILL_KEEP = 3,
+    DEFAULT_SPILL_EVERY_MS = 10000,
     TIMEOUT_MAX_MS = 7 * 24 * 3600 * 1000,
 };
 
@@ -34,6 +37,10 @@ static void read_environment(muster_options *options)
         .algorithm = muster_option_variable("MUSTER_ALGORITHM"),
         .timeline = muster_option_variable("MUSTER_TIMELINE"),
         .compression = muster_option_variable("MUSTER_COMPRESSION"),
+        .spill = muster_option_variable("MUSTER_SPILL"),
+        .spill_keep = muster_option_read_number("MUSTER_SPILL_KEEP", DEFAULT_SPILL_KEEP),
+        .spill_every_ms =
+            muster_option_read_number("MUSTER_SPILL_EVERY_MS", DEFAULT_SPILL_EVERY_MS),
         .server_token = muster_option_variable("MUSTER_SERVER_TOKEN"),
         .rendezvous_authority = muster_option_variable("MUSTER_RENDEZVOUS_AUTHORITY"),
         .rendezvous_certificate = muster_option_variable("MUSTER_RENDEZVOUS_CERTIFICATE"),
@@ -52,7 +59,8 @@ static void read_environment(muster_options *options)
 
 /* Padding at the end would become the place of the next field that is appended: older programs
  * would give it values. */
-_Static_assert(offsetof(muster_options, rendezvous_key) + sizeof(char *) == sizeof(muster_options),
+_Static_assert(offsetof(muster_options, spill_every_ms) + sizeof(uint32_t) ==
+                   sizeof(muster_options),
                "muster_options ends with padding");
 _Static_assert(offsetof(muster_call_options, reserved) + sizeof(uint32_t) ==
                    sizeof(muster_call_options),
@@ -89,6 +97,8 @@ static muster_status check_numbers(const muster_options *options)
          {"join_timeout_ms", "MUSTER_JOIN_TIMEOUT_MS", 1, TIMEOUT_MAX_MS}},
         {options->call_timeout_ms,
          {"call_timeout_ms", "MUSTER_CALL_TIMEOUT_MS", 1, TIMEOUT_MAX_MS}},
+        {options->spill_keep, {"spill_keep", "MUSTER_SPILL_KEEP", 1, MUSTER_SPILL_FILES_MAX}},
+        {options->spill_every_ms, {"spill_every_ms", "MUSTER_SPILL_EVERY_MS", 0, TIMEOUT_MAX_MS}},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         TRY(muster_option_check_number(numbers[i].number, numbers[i].range));
@@ -197,6 +207,7 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     TRY(copy_host(options->host, &settings->host));
     TRY(copy_rack(options->rack, &settings->rack));
     TRY(muster_option_copy(options->timeline, &settings->timeline));
+    TRY(muster_option_copy(options->spill, &settings->spill));
     TRY(parse_compression(options->compression, &settings->compression));
     if (options->algorithm != NULL) {
         TRY(check_algorithm(options->algorithm));
@@ -240,6 +251,8 @@ static muster_status init(const muster_options *options, bool service,
         .max_size = complete.max_size,
         .target_size = complete.target_size,
         .order = complete.order,
+        .spill_keep = complete.spill_keep,
+        .spill_every_ms = complete.spill_every_ms,
         .join_timeout_ms = complete.join_timeout_ms,
         .call_timeout_ms = complete.call_timeout_ms,
         .leave_on_sigterm = complete.leave_on_sigterm != 0,
@@ -295,6 +308,7 @@ void muster_settings_finish(struct muster_settings *settings)
     free(settings->rack);
     free(settings->algorithm);
     free(settings->timeline);
+    free(settings->spill);
     muster_transport_settings_destroy(settings->transports);
     *settings = (struct muster_settings){0};
 }

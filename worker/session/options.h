@@ -36,7 +36,9 @@ struct muster_settings {
     bool measure; /* the links, when there is reason to */
     bool tune;    /* find out what is fast */
     bool reproducible;
-    bool encrypted;                 /* the links use TLS */
+    bool encrypted; /* the links use TLS */
+    char *spill;    /* the folder of spilled states; NULL: none */
+    uint32_t spill_keep, spill_every_ms;
     char *timeline;                 /* the prefix of its file; NULL: none */
     muster_compression compression; /* of the calls that can be compressed */
 };

@@ -18,6 +18,7 @@ static muster_status finish_together(struct muster_session *session)
 static void restore_if_committed(struct muster_session *session)
 {
     AUTO_LOCK(&session->state.mutex);
+    muster_state_abandon_commit(&session->state);
     if (session->state.has_copy) {
         muster_state_restore_commit(&session->state);
     }

@@ -16,6 +16,7 @@
 #include "worker/session/session_sets.h"
 #include "worker/session/sigterm.h"
 #include "worker/session/slot.h"
+#include "worker/session/spill.h"
 #include "worker/trace/timeline.h"
 
 /* Together below the two seconds that muster_close() may take. */
@@ -48,6 +49,7 @@ static struct muster_session *create(void)
 
 static void destroy(struct muster_session *session, uint32_t linger_ms)
 {
+    muster_session_stop_spill(session);
     muster_session_stop_lease_thread(session);
     muster_session_end_generation(session);
     muster_session_drop_operations(session);
@@ -101,6 +103,7 @@ static muster_status start(struct muster_session *session)
     TRY(muster_session_start_lease_thread(session));
     AUTO_LOCK(&session->rejoin_mutex);
     TRY(muster_session_take_slot(session));
+    TRY(muster_session_start_spill(session));
     muster_status status = muster_session_join(session);
     if (status != MUSTER_OK && session->known_to_service) {
         char text[MUSTER_ERROR_MAX];

@@ -9,6 +9,8 @@
  *   mutex         the other fields
  *   engines.mutex engines of named tensors
  *   sets.mutex    process sets
+ *   state.reader_mutex  which copies of the state are written and read
+ *   spill.mutex   when the spill thread stops
  * A collective holds none of them while it runs. It is counted in `active_calls` instead, and the
  * contexts are destroyed only when that is 0 (generation_guard.h).
  */
@@ -77,6 +79,17 @@ struct muster_session_engines {
     _Atomic(struct muster_session_engine *) by_scope[MUSTER_SCOPE_COUNT];
 };
 
+/* The thread that writes committed states to files. */
+struct muster_spill {
+    bool started;
+    pthread_t thread;
+    bool failed; /* the last file could not be written; the thread's */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* `stop` */
+    atomic_bool stop;
+    _Atomic uint64_t generation, version; /* of the file that the job went on from; 0: none */
+};
+
 struct muster_session {
     struct muster_settings settings; /* fixed by muster_open() */
     uint32_t forks;                  /* muster_fork_guard_forks() of the process that opened it */
@@ -99,6 +112,7 @@ struct muster_session {
     bool mentioned_devices;        /* those that are not used; under rejoin_mutex */
     pthread_mutex_t client_mutex;
     struct muster_state state;
+    struct muster_spill spill;
     struct muster_session_sets sets;
     struct muster_session_engines engines;
 

@@ -19,15 +19,21 @@
  * receives into the registered buffers and restores them from the copy on failure; a member without
  * one receives into the copy and leaves the buffers alone.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
+#include "worker/base/bytes.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
+#include "worker/base/epoch.h"
+#include "worker/base/log.h"
 #include "worker/base/thread.h"
 #include "worker/session/failure_handling.h"
 #include "worker/session/generation_guard.h"
+#include "worker/session/spill.h"
 #include "worker/session/sync_wire.h"
 
 /* One sync; it holds the generation. */
@@ -37,6 +43,8 @@ struct sync {
     const struct muster_generation *generation;
     struct muster_communicator *communicator;
     struct muster_context *global;
+    uint32_t source; /* the rank that sends the state */
+    uLong crc;       /* of the state that is moved */
     uint32_t suspect;
 };
 
@@ -73,15 +81,14 @@ static muster_status broadcast(struct sync *sync, struct muster_context *context
 
 static bool is_source(const struct sync *sync)
 {
-    return sync->communicator->rank == sync->generation->state_source;
+    return sync->communicator->rank == sync->source;
 }
 
 /* What the source has sent cannot be decoded. */
 static muster_status name_source(const struct sync *sync, muster_status status)
 {
-    return status == MUSTER_OK
-               ? MUSTER_OK
-               : muster_error_prefix(status, "sync: from rank %u", sync->generation->state_source);
+    return status == MUSTER_OK ? MUSTER_OK
+                               : muster_error_prefix(status, "sync: from rank %u", sync->source);
 }
 
 static bool is_stale(const struct muster_generation *generation, uint32_t rank)
@@ -165,7 +172,7 @@ static muster_status broadcast_count(struct sync *sync, uint32_t *ret_count)
 {
     unsigned char bytes[MUSTER_BUFFER_COUNT_SIZE];
     muster_buffer_count_encode(sync->state->count, bytes);
-    TRY(broadcast(sync, sync->global, bytes, sizeof bytes, sync->generation->state_source));
+    TRY(broadcast(sync, sync->global, bytes, sizeof bytes, sync->source));
     return name_source(sync, muster_buffer_count_decode(bytes, sizeof bytes, ret_count));
 }
 
@@ -181,7 +188,7 @@ static muster_status broadcast_outlines(struct sync *sync, uint32_t count,
     if (is_source(sync)) {
         muster_outlines_encode(sync->state, bytes);
     }
-    TRY(broadcast(sync, sync->global, bytes, size_bytes, sync->generation->state_source));
+    TRY(broadcast(sync, sync->global, bytes, size_bytes, sync->source));
     return name_source(sync, muster_outlines_decode(bytes, size_bytes, count, ret_outlines));
 }
 
@@ -210,29 +217,76 @@ static muster_status find_difference(struct sync *sync)
 /* One allreduce shows whether all members have the same numbers: the maximum of x, and of ~x, whose
  * order is the opposite, belong to the same number then. A stale member passes the least number in
  * place of both, which changes neither. */
-enum { DIGEST, DIGEST_NOT, VERSION, VERSION_NOT, COMMITTED, COMMITTED_NOT, COMPARED };
+enum {
+    DIGEST,
+    DIGEST_NOT,
+    VERSION,
+    VERSION_NOT,
+    COMMITTED,
+    COMMITTED_NOT,
+    PAIRS,
+    SPILLED = PAIRS,
+    COMPARED
+};
 
-/* *ret_alike: the holders hold the same state. */
-static muster_status compare(struct sync *sync, bool *ret_alike)
+/* *ret_alike: the holders hold the same state. spilled: the generation of the file that this member
+ * has read; *ret_spilled: the highest of all. */
+static muster_status compare(struct sync *sync, uint64_t spilled, bool *ret_alike,
+                             uint64_t *ret_spilled)
 {
     int64_t mine[COMPARED];
     int64_t all[COMPARED];
     mine[DIGEST] = muster_state_digest(sync->state);
     mine[VERSION] = (int64_t)atomic_load(&sync->state->version);
     mine[COMMITTED] = (int64_t)sync->state->committed_generation;
-    for (int i = 0; i < COMPARED; i += 2) {
+    for (int i = 0; i < PAIRS; i += 2) {
         mine[i + 1] = ~mine[i];
     }
     if (is_stale(sync->generation, sync->communicator->rank)) {
-        for (int i = VERSION; i < COMPARED; i++) {
+        for (int i = VERSION; i < PAIRS; i++) {
             mine[i] = INT64_MIN;
         }
     }
+    mine[SPILLED] = (int64_t)spilled;
     TRY(reduce(sync, mine, all, COMPARED, MUSTER_MAX));
     if (all[DIGEST] != ~all[DIGEST_NOT]) {
         return find_difference(sync);
     }
     *ret_alike = all[VERSION] == ~all[VERSION_NOT] && all[COMMITTED] == ~all[COMMITTED_NOT];
+    *ret_spilled = (uint64_t)all[SPILLED];
+    return MUSTER_OK;
+}
+
+/* The source logs which ranks hold another state than it does, though the service believes that
+ * they hold the same. */
+static muster_status report_versions(struct sync *sync)
+{
+    enum { NUMBERS = 2 };
+    uint32_t size = sync->communicator->topology.ranks;
+    const int64_t mine[NUMBERS] = {(int64_t)atomic_load(&sync->state->version),
+                                   (int64_t)sync->state->committed_generation};
+    AUTO_FREE int64_t *all = calloc((size_t)size * NUMBERS, sizeof *all);
+    if (all == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    TRY(run(sync, sync->global,
+            (struct muster_request){.collective = MUSTER_ALLGATHER,
+                                    .in = mine,
+                                    .out = all,
+                                    .count = NUMBERS,
+                                    .type = MUSTER_INT64}));
+    const int64_t *source = all + (size_t)sync->source * NUMBERS;
+    for (uint32_t rank = 0; is_source(sync) && rank < size; rank++) {
+        const int64_t *other = all + (size_t)rank * NUMBERS;
+        if (!is_stale(sync->generation, rank) && (other[0] != source[0] || other[1] != source[1])) {
+            muster_log(MUSTER_LOG_WARN,
+                       "rank %u holds state version %lld of generation %" PRIu64
+                       ", this rank version %lld of generation %" PRIu64
+                       ": all continue with this rank's",
+                       rank, (long long)other[0], muster_epoch_shown((uint64_t)other[1]),
+                       (long long)source[0], muster_epoch_shown((uint64_t)source[1]));
+        }
+    }
     return MUSTER_OK;
 }
 
@@ -282,22 +336,85 @@ static muster_status create_group(const struct sync *sync, uint32_t number, uint
 
 /* Moving the state ----------------------------------------------------------------------------- */
 
+/* A piece is on its way while the checksum of the one before is made. */
+enum { PIECE_BYTES = 8 << 20 };
+
+static size_t piece_at(size_t at, size_t size_bytes)
+{
+    return size_bytes - at < PIECE_BYTES ? size_bytes - at : PIECE_BYTES;
+}
+
+static muster_status start_piece(struct sync *sync, struct muster_context *context, void *data,
+                                 size_t size_bytes, uint32_t root,
+                                 struct muster_started_call **ret_call)
+{
+    const struct muster_request request = {
+        .collective = MUSTER_BROADCAST,
+        .in = data,
+        .out = data,
+        .count = size_bytes,
+        .type = MUSTER_UINT8,
+        .root = root,
+        .deadline_ns = muster_clock_after_ms(sync->session->settings.call_timeout_ms),
+    };
+    return muster_context_start(context, &request, ret_call);
+}
+
+/* Broadcasts the bytes and adds them to the checksum. */
+static muster_status move_bytes(struct sync *sync, struct muster_context *context, uint32_t root,
+                                unsigned char *data, size_t size_bytes)
+{
+    if (size_bytes <= PIECE_BYTES) {
+        TRY(broadcast(sync, context, data, size_bytes, root));
+        sync->crc = crc32(sync->crc, data, (uInt)size_bytes);
+        return MUSTER_OK;
+    }
+    struct muster_started_call *call = NULL;
+    TRY(start_piece(sync, context, data, piece_at(0, size_bytes), root, &call));
+    for (size_t at = 0; at < size_bytes;) {
+        size_t piece = piece_at(at, size_bytes);
+        size_t next = at + piece;
+        TRY(muster_started_call_end(call, &sync->suspect));
+        if (next < size_bytes) {
+            TRY(start_piece(sync, context, data + next, piece_at(next, size_bytes), root, &call));
+        }
+        sync->crc = crc32(sync->crc, data + at, (uInt)piece);
+        at = next;
+    }
+    return MUSTER_OK;
+}
+
+/* What arrived is what was sent. Otherwise this member goes back to its old state, and the next
+ * generation tries again. */
+static muster_status check_moved(struct sync *sync, struct muster_context *context, uint32_t root)
+{
+    unsigned char bytes[4];
+    muster_bytes_put(bytes, (uint64_t)sync->crc, sizeof bytes);
+    TRY(broadcast(sync, context, bytes, sizeof bytes, root));
+    return muster_bytes_get(bytes, sizeof bytes) == (uint64_t)sync->crc
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_REJOIN,
+                                  "sync: the checksum of the state from rank %u does not fit",
+                                  sync->source);
+}
+
 static muster_status move_buffers(struct sync *sync, struct muster_context *context, uint32_t root,
                                   const struct muster_state_header *header)
 {
     struct muster_state *state = sync->state;
+    sync->crc = crc32(0, NULL, 0);
     bool use_copy = is_source(sync) ? header->version > 0 : !state->has_copy;
     for (uint32_t i = 0; i < state->count; i++) {
         struct muster_registered_buffer *buffer = &state->buffers[i];
         void *data = use_copy ? state->copy + buffer->offset_bytes : buffer->data;
         if (buffer->size_bytes > 0) {
-            muster_status status = broadcast(sync, context, data, buffer->size_bytes, root);
+            muster_status status = move_bytes(sync, context, root, data, buffer->size_bytes);
             if (status != MUSTER_OK) {
                 return muster_error_prefix(status, "sync of \"%s\"", buffer->name);
             }
         }
     }
-    return MUSTER_OK;
+    return check_moved(sync, context, root);
 }
 
 /* All of the state has arrived, or has been sent. */
@@ -336,12 +453,74 @@ static muster_status move_state(struct sync *sync, struct muster_context *contex
     return status;
 }
 
+/* Spilled states ------------------------------------------------------------------------------- */
+
+/* In a job in which nothing was ever committed one member of each host looks for a file to go on
+ * from. */
+static muster_status read_spilled(struct sync *sync, struct muster_spill_key *ret_key)
+{
+    struct muster_session *session = sync->session;
+    *ret_key = (struct muster_spill_key){0};
+    if (sync->generation->state_version > 0 || session->settings.spill == NULL ||
+        session->without_service || sync->state->has_copy || sync->state->count == 0 ||
+        atomic_load(&session->ranks[MUSTER_LOCAL]) != 0) {
+        return MUSTER_OK;
+    }
+    TRY(muster_state_reserve(sync->state));
+    return muster_session_read_spilled(session, ret_key);
+}
+
+/* The newest file of all members, of this generation, is the state: *ret_version, and the lowest
+ * rank that has read it becomes the source. */
+static muster_status choose_spilled(struct sync *sync, uint64_t generation,
+                                    const struct muster_spill_key *mine, uint64_t *ret_version)
+{
+    int64_t version = mine->generation == generation ? (int64_t)mine->version : -1;
+    int64_t newest = -1;
+    TRY(reduce(sync, &version, &newest, 1, MUSTER_MAX));
+    int64_t rank = version == newest ? (int64_t)sync->communicator->rank : INT64_MAX;
+    int64_t first = 0;
+    TRY(reduce(sync, &rank, &first, 1, MUSTER_MIN));
+    sync->source = (uint32_t)first;
+    *ret_version = (uint64_t)newest;
+    return MUSTER_OK;
+}
+
+/* All members go on from the newest file. */
+static muster_status resume(struct sync *sync, uint64_t generation,
+                            const struct muster_spill_key *mine)
+{
+    struct muster_session *session = sync->session;
+    struct muster_spill_key key = {.generation = generation};
+    TRY(choose_spilled(sync, generation, mine, &key.version));
+    if (is_source(sync)) {
+        muster_log(MUSTER_LOG_INFO,
+                   "the job continues from state version %" PRIu64 " of generation %" PRIu64
+                   " in %s",
+                   key.version, muster_epoch_shown(generation), session->settings.spill);
+        muster_state_accept_copy(sync->state, key.version, sync->generation->number);
+        muster_state_restore_commit(sync->state);
+    }
+    TRY(move_state(sync, sync->global, sync->source));
+    muster_session_follow_spilled(session, key);
+    return MUSTER_OK;
+}
+
 static muster_status sync_held(struct sync *sync)
 {
     const struct muster_generation *generation = sync->generation;
     uint32_t number = sync->communicator->next_context++;
+    struct muster_spill_key spilled;
+    uint64_t newest = 0;
     bool alike = false;
-    TRY(compare(sync, &alike));
+    TRY(read_spilled(sync, &spilled));
+    TRY(compare(sync, spilled.generation, &alike, &newest));
+    if (newest > 0) {
+        return resume(sync, newest, &spilled);
+    }
+    if (!alike) {
+        TRY(report_versions(sync));
+    }
     bool none_stale = generation->stale_count == 0 && generation->state_version > 0;
     if (alike && none_stale) {
         return MUSTER_OK;
@@ -364,6 +543,7 @@ muster_status muster_sync(muster_session *session)
 {
     TRY(muster_session_check_process(session));
     AUTO_LOCK(&session->state.mutex);
+    muster_state_abandon_commit(&session->state);
     TRY(muster_session_hold_generation(session));
     struct sync sync = {
         .session = session,
@@ -371,6 +551,7 @@ muster_status muster_sync(muster_session *session)
         .generation = &session->generation,
         .communicator = session->generation.communicator,
         .global = session->generation.communicator->contexts[MUSTER_GLOBAL],
+        .source = session->generation.state_source,
         .suspect = UINT32_MAX,
     };
     uint64_t generation = session->generation.number;

@@ -45,6 +45,9 @@ static const struct variable {
     TEXT_OPTION("MUSTER_ALGORITHM", algorithm, "allreduce=ring"),
     NUMBER_OPTION("MUSTER_JOIN_TIMEOUT_MS", join_timeout_ms, "1234"),
     NUMBER_OPTION("MUSTER_CALL_TIMEOUT_MS", call_timeout_ms, "2345"),
+    TEXT_OPTION("MUSTER_SPILL", spill, "/states"),
+    NUMBER_OPTION("MUSTER_SPILL_KEEP", spill_keep, "7"),
+    NUMBER_OPTION("MUSTER_SPILL_EVERY_MS", spill_every_ms, "3456"),
     SWITCH_OPTION("MUSTER_LEAVE_ON_SIGTERM", leave_on_sigterm, "0"),
     SWITCH_OPTION("MUSTER_MEASURE", measure, "0"),
     SWITCH_OPTION("MUSTER_TUNE", tune, "0"),
@@ -336,6 +339,8 @@ static void a_variable_that_is_no_number_is_shown(void **state)
                                         "MUSTER_NEIGHBOURS_ABOVE",
                                         "MUSTER_JOIN_TIMEOUT_MS",
                                         "MUSTER_CALL_TIMEOUT_MS",
+                                        "MUSTER_SPILL_KEEP",
+                                        "MUSTER_SPILL_EVERY_MS",
                                         "MUSTER_LEAVE_ON_SIGTERM"};
     static const char *const values[] = {"many", "-1", "4x", " 4", "99999999999999999999", "0x4"};
     set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");

@@ -140,6 +140,46 @@ static void the_first_sync_gives_all_members_the_state_of_rank_0(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
+/* What is written after the end of a commit in two parts does not belong to it. */
+static void commit_in_two_parts(struct crew_member *member)
+{
+    muster_session *session = member->session;
+    struct model model;
+    fill(&model, 1);
+    MEMBER_CHECK(member, muster_commit_begin(session) == MUSTER_INVALID); /* nothing registered */
+    register_model(member, &model);
+    MEMBER_OK(member, muster_sync(session));
+    MEMBER_CHECK(member, muster_commit_end(session) == MUSTER_INVALID);
+    for (int64_t step = 2; step < 20; step++) {
+        fill(&model, step);
+        MEMBER_OK(member, muster_commit_begin(session));
+        MEMBER_CHECK(member, muster_commit_begin(session) == MUSTER_INVALID);
+        MEMBER_OK(member, muster_barrier(session, MUSTER_GLOBAL, NULL));
+        MEMBER_OK(member, muster_commit_end(session));
+        MEMBER_CHECK(member, muster_version_of_state(session) == (uint64_t)step);
+        fill(&model, -1);
+        MEMBER_OK(member, muster_restore(session));
+        MEMBER_CHECK(member, is_filled(&model, step));
+    }
+    fill(&model, 20);
+    MEMBER_OK(member, muster_commit_begin(session));
+    MEMBER_OK(member, muster_restore(session)); /* what was begun is forgotten */
+    MEMBER_CHECK(member, is_filled(&model, 19));
+    MEMBER_CHECK(member, muster_commit_end(session) == MUSTER_INVALID);
+    MEMBER_OK(member, muster_commit_begin(session)); /* closed before its end */
+}
+
+static void a_commit_in_two_parts_is_of_the_memory_between_them(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = group_service.url,
+                        .job = "parts",
+                        .count = 3,
+                        .hosts = 1,
+                        .function = commit_in_two_parts};
+    assert_int_equal(crew_run(&crew), 0);
+}
+
 static void register_differently(struct crew_member *member)
 {
     struct model model = {0};
@@ -219,6 +259,7 @@ int main(void)
         cmocka_unit_test(memory_of_a_gpu_is_refused),
         cmocka_unit_test(different_layouts_have_different_digests),
         cmocka_unit_test(the_first_sync_gives_all_members_the_state_of_rank_0),
+        cmocka_unit_test(a_commit_in_two_parts_is_of_the_memory_between_them),
         cmocka_unit_test(a_different_layout_is_named_on_every_member),
         cmocka_unit_test(
             a_member_that_wants_to_leave_leaves_at_the_next_commit_and_nothing_is_lost),
