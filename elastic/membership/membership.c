@@ -145,7 +145,7 @@ static void finish_member(struct muster_membership *m, struct muster_member *mem
 {
     char who[MUSTER_WHY_SIZE];
     if (!m->finishing) {
-        muster_records_format(m->why, "finishing: %s was the first to finish",
+        muster_records_format(m->why, "%s was the first to finish",
                               muster_records_describe(member, who));
     }
     m->finishing = true;
@@ -216,6 +216,16 @@ static void revoke_for_join(struct muster_membership *m, const struct muster_mem
     }
 }
 
+/* A member that has not done its work cannot go on, because others have finished. It is told who
+ * was the first, and does not count as finished. */
+static void end_unfinished(struct muster_membership *m, struct muster_member *member,
+                           struct muster_actions *actions)
+{
+    char cause[MUSTER_WHY_SIZE];
+    muster_records_format(cause, "ended, not finished: %s", m->why);
+    remove_member(m, member, MUSTER_LEAVE_PLANNED, cause, actions);
+}
+
 /* A Join of a listed member: a retry, its arrival after a revocation, or the start of one. */
 static muster_status join_again(struct muster_membership *m, struct muster_member *member,
                                 const struct muster_member_info *info,
@@ -223,7 +233,11 @@ static muster_status join_again(struct muster_membership *m, struct muster_membe
 {
     muster_liveness_heartbeat(&member->signs, m->now_ms);
     if (member->phase == MUSTER_MEMBER_ACTIVE && m->finishing) {
-        finish_member(m, member, "", actions);
+        if (info->done) {
+            finish_member(m, member, "", actions);
+        } else {
+            end_unfinished(m, member, actions);
+        }
         return MUSTER_OK;
     }
     /* The Join that the generation formed with, once more: its response was lost, or this copy of

@@ -85,6 +85,7 @@ struct muster_member_info {
     /* Its slot, the place on its host that it keeps while it lives. A Join without one gets the
      * lowest free one; so does one whose slot another has, if any other will do. */
     bool has_slot, slot_any;
+    bool done;     /* its work is done: where others have finished, it has, too */
     uint32_t slot; /* below MUSTER_MEMBERS_MAX */
     /* Where the kernel's lock of that slot, which it holds, is valid: of two members with the same
      * slot and the same lock, the earlier one has exited. Empty: it holds none. */

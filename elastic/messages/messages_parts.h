@@ -105,7 +105,7 @@ void muster_message_finish(const struct muster_service_message *message, void *v
         FIELD(type_, "stateVersion", UINT64, info.state_version),                                \
         FIELD(type_, "generation", UINT64, info.generation),                                     \
         FIELD(type_, "order", UINT32, info.order), FIELD(type_, "pid", UINT32, info.pid),        \
-        FIELD(type_, "hasSlot", BOOL, info.has_slot),                                            \
+        FIELD(type_, "done", BOOL, info.done), FIELD(type_, "hasSlot", BOOL, info.has_slot),     \
         FIELD(type_, "slotAny", BOOL, info.slot_any),                                            \
         FIELD(type_, "slot", UINT32, info.slot, .max = MUSTER_MEMBERS_MAX - 1),                  \
         TEXT_FIELD(type_, "slotLock", info.slot_lock, ANY),                                      \

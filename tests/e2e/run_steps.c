@@ -4,7 +4,9 @@
  * usage: run_steps STOP-FILE [ORDER STATUS]   After a good end the worker whose MUSTER_ORDER is
  * ORDER exits with STATUS. With RUN_STEPS_CHILD=group in the environment each worker forks a child
  * after its first step, which sleeps until SIGTERM; with =session the child is in a session of its
- * own, which no signal of the launcher reaches.
+ * own, which no signal of the launcher reaches. With RUN_STEPS_OF_ORDER_1=N the worker of order 1
+ * closes its session after N steps, without waiting for the others, as a program without
+ * muster_run() might.
  *
  * Lines on stdout: "order=O pid=P"; "order=O child=P"; after the first step of a generation
  * "step generation=G size=S" and "size=S order=O local=L slot=N".
@@ -29,6 +31,7 @@ struct run {
     const char *order;
     bool has_child;
     struct state state;
+    int64_t last_step; /* 0: none */
 };
 
 static void fork_child(struct run *run, const char *kind)
@@ -71,6 +74,10 @@ static muster_status work(muster_session *session, void *user)
             }
         }
         run->state.steps++;
+        if (run->last_step != 0 && run->state.steps == run->last_step) {
+            muster_close(session);
+            exit(0);
+        }
         if (run->state.steps % COMMIT_STEPS == 0 &&
             (status = muster_commit(session)) != MUSTER_OK) {
             return status;
@@ -89,6 +96,10 @@ int main(int argc, char **argv)
     const char *order = given != NULL ? given : "?";
     printf("order=%s pid=%d\n", order, (int)getpid());
     struct run run = {.stop_file = argv[1], .order = order};
+    const char *last = getenv("RUN_STEPS_OF_ORDER_1");
+    if (last != NULL && strcmp(order, "1") == 0) {
+        run.last_step = strtol(last, NULL, 10);
+    }
     muster_session *session = NULL;
     muster_status status = muster_open(NULL, &session);
     if (status == MUSTER_OK) {

@@ -79,12 +79,20 @@ static pid_t pid_of(struct job *job, int order)
     return number_after(job, text);
 }
 
-static void resize(struct job *job, const char *size)
+static void find_url(struct job *job, char *url, size_t size)
 {
-    char url[64] = "";
+    char text[64] = "";
     const char *at = strstr(job->run.error.bytes, "--rendezvous http://");
     assert_non_null(at);
-    assert_int_equal(sscanf(at, "--rendezvous %63s", url), 1);
+    assert_int_equal(sscanf(at, "--rendezvous %63s", text), 1);
+    (void)snprintf(url, size, "%s", text);
+}
+
+/* Returns the exit status of `muster job resize`. */
+static int try_resize(struct job *job, const char *size)
+{
+    char url[64];
+    find_url(job, url, sizeof url);
     char *argv[] = {(char *)(uintptr_t)command_path("muster"),
                     (char *)"job",
                     (char *)"resize",
@@ -100,6 +108,22 @@ static void resize(struct job *job, const char *size)
     int status = command_wait(&command);
     print_message("%s%s", command.output.bytes, command.error.bytes);
     command_finish(&command);
+    return status;
+}
+
+static void resize(struct job *job, const char *size)
+{
+    assert_int_equal(try_resize(job, size), 0);
+}
+
+/* The server may just be starting. */
+static void resize_when_served(struct job *job, const char *size)
+{
+    int64_t deadline_ns = muster_clock_after_ms(COMMAND_TIMEOUT_MS);
+    int status = 1;
+    while (status != 0 && muster_clock_left_ms(deadline_ns) > 0) {
+        status = try_resize(job, size);
+    }
     assert_int_equal(status, 0);
 }
 
@@ -398,12 +422,13 @@ static void a_signal_ends_children_of_workers_at_once(void **state)
     finish_job(&job, summary);
 }
 
-static void a_job_goes_on_without_its_server(void **state)
+/* Killed, it is started again on the same port with the same store: the job grows afterwards. */
+static void the_jobs_own_server_is_started_again(void **state)
 {
     (void)state;
     struct job job;
     json_t *summary = NULL;
-    start_job(&job, "-n 2", "");
+    start_job(&job, "-n 2 --max 3", "");
     await(&job, ": 2 workers on 1 host");
     await(&job, "step generation=1");
     pid_t musterd = find_musterd(job.run.pid);
@@ -414,9 +439,64 @@ static void a_job_goes_on_without_its_server(void **state)
         skip();
     }
     assert_int_equal(kill(musterd, SIGKILL), 0);
-    await(&job, "the job's own musterd (pid ");
+    await(&job, "has ended (signal 9); started again (pid ");
+    resize_when_served(&job, "3");
+    await(&job, "size=3 order=2 local=2 slot=2");
     create_stop_file(&job);
     end_job(&job, 0, &summary);
+    expect_outcome(summary, "finished");
+    assert_int_equal(size_of_last_generation(summary), 3);
+    finish_job(&job, summary);
+}
+
+/* A worker that a user starts by hand, with the address and the token that the launcher prints. */
+static void the_server_serves_until_members_from_elsewhere_have_ended(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    start_job(&job, "-n 1 --max 2", "");
+    await(&job, "size=1 order=0");
+    char url[64] = "";
+    find_url(&job, url, sizeof url);
+    char token[256] = "";
+    FILE *file = fopen(job.token_file, "re");
+    assert_non_null(file);
+    assert_non_null(fgets(token, sizeof token, file));
+    (void)fclose(file);
+    token[strcspn(token, "\n")] = '\0';
+    (void)setenv("MUSTER_RENDEZVOUS", url, 1);
+    (void)setenv("MUSTER_JOB", "steps", 1);
+    (void)setenv("MUSTER_TOKEN", token, 1);
+    (void)setenv("MUSTER_MAX", "2", 1);
+    char *argv[] = {(char *)(uintptr_t)command_path("../tests/run_steps"), job.stop_file, NULL};
+    struct command other;
+    command_start(&other, argv);
+    assert_true(command_await(&other, "size=2"));
+    assert_int_equal(kill(pid_of(&job, 0), SIGKILL), 0);
+    await(&job, "no worker of this launcher is left; the job continues with 1 member started");
+    assert_true(command_await(&other, "size=1"));
+    create_stop_file(&job);
+    assert_int_equal(command_wait(&other), 0);
+    command_finish(&other);
+    end_job(&job, 0, &summary);
+    expect_outcome(summary, "finished");
+    finish_job(&job, summary);
+}
+
+/* Three workers, each a program without muster_run(): one stops after three steps, and the others
+ * would go on. */
+static void who_is_ended_because_another_finished_is_told_so(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    start_job(&job, "-n 3 --env RUN_STEPS_OF_ORDER_1=3", "");
+    await(&job, "ended, not finished: rank 1 (host ");
+    end_job(&job, 0, &summary);
+    assert_int_equal(count_departures(summary, "finished"), 1);
+    assert_non_null(strstr(job.run.error.bytes, "1 worker finished"));
+    assert_null(strstr(job.run.error.bytes, "3 workers finished"));
     finish_job(&job, summary);
 }
 
@@ -445,7 +525,10 @@ int main(void)
         cmocka_unit_test(a_job_below_its_minimum_that_no_other_worker_can_join_ends_at_once),
         cmocka_unit_test(a_job_below_its_minimum_waits_for_the_given_timeout),
         cmocka_unit_test(the_first_signal_is_a_planned_end),
-        cmocka_unit_test(a_job_goes_on_without_its_server),
+        cmocka_unit_test(the_jobs_own_server_is_started_again),
+        cmocka_unit_test_teardown(the_server_serves_until_members_from_elsewhere_have_ended,
+                                  clear_environment),
+        cmocka_unit_test(who_is_ended_because_another_finished_is_told_so),
         cmocka_unit_test(children_that_outlive_their_workers_do_not_keep_a_job_from_ending),
         cmocka_unit_test(a_signal_ends_children_of_workers_at_once),
     };

@@ -82,6 +82,7 @@ static void fill_request(struct muster_session *session, struct muster_join_requ
     (void)snprintf(info->library, sizeof info->library, "%s", muster_version());
     fill_capabilities(session, info->capabilities, sizeof info->capabilities);
     info->order = settings->order;
+    info->done = atomic_load(&session->done);
     muster_session_state_slot(session, info);
     info->pid = (uint32_t)getpid();
     uint32_t count = muster_fabric_address_count(session->fabric);

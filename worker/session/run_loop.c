@@ -57,6 +57,7 @@ muster_status muster_run(muster_session *session, muster_function function, void
         if (status == MUSTER_REJOIN) {
             muster_log(MUSTER_LOG_INFO, "joining the next generation: %s", muster_last_error());
             bool force = muster_generation(session) == generation;
+            atomic_store(&session->done, done);
             status = muster_session_rejoin(session, force);
             if (status == MUSTER_OK) {
                 restore_if_committed(session);

@@ -144,6 +144,7 @@ struct muster_session {
     atomic_bool newcomers_pending; /* they wait for the next commit */
     atomic_bool leave_requested;   /* by the service */
     atomic_bool leave_called;      /* muster_leave() */
+    atomic_bool done;              /* the function of muster_run() has returned MUSTER_OK */
     atomic_int last_status;        /* of the last collective; decides how a close leaves the job */
 };
 

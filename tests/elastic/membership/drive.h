@@ -136,6 +136,7 @@ struct join {
     const char *rack; /* or NULL */
     uint64_t generation, version;
     uint32_t order;
+    bool done; /* its work is */
 };
 
 static inline muster_status drive_join(struct drive *d, struct join join)
@@ -148,6 +149,7 @@ static inline muster_status drive_join(struct drive *d, struct join join)
         .state_version = join.version,
         .generation = join.generation,
         .order = join.order,
+        .done = join.done,
         .pid = 4711,
     };
     (void)snprintf(event.info.id, sizeof event.info.id, "%s", join.id);

@@ -33,7 +33,7 @@ static void a_member_that_finishes_leaves_the_job_running_for_the_others(void **
     assert_false(d.notified);
     assert_int_equal(muster_membership_count(d.membership), 2);
     assert_string_equal(muster_membership_why(d.membership),
-                        "finishing: rank 0 (host a, pid 4711) was the first to finish");
+                        "rank 0 (host a, pid 4711) was the first to finish");
     check_standing(&d, "a0", MUSTER_ENDED, "member a0 is gone: rank 0 (host a, pid 4711) finished");
     check_standing(&d, "a1", MUSTER_OK, "");
     drive_finish(&d);
@@ -56,14 +56,15 @@ static void the_job_ends_when_all_have_finished(void **state)
     drive_finish(&d);
 }
 
-static void a_member_that_joins_while_others_finish_has_finished_too(void **state)
+static void a_member_that_is_done_and_joins_while_others_finish_has_finished_too(void **state)
 {
     (void)state;
     struct drive d;
     start_three(&d);
     assert_int_equal(finish(&d, "a0"), MUSTER_OK);
     drive_clear_actions(&d);
-    drive_join_all(&d, "a1", 1, 5);
+    const struct join done = {.id = "a1", .host = "a", .generation = 1, .version = 5, .done = true};
+    assert_int_equal(drive_join(&d, done), MUSTER_OK);
     assert_int_equal(d.gone_count, 1);
     assert_string_equal(d.gone[0], "a1");
     assert_false(d.answered);
@@ -73,6 +74,25 @@ static void a_member_that_joins_while_others_finish_has_finished_too(void **stat
     drive_join_all(&d, "b0", 1, 5);
     assert_int_equal(drive_phase(&d), MUSTER_JOB_ENDED);
     assert_string_equal(muster_membership_why(d.membership), "finished");
+    drive_finish(&d);
+}
+
+static void a_member_that_is_not_done_is_told_who_ended_it_and_has_not_finished(void **state)
+{
+    (void)state;
+    struct drive d;
+    struct muster_departure_record record;
+    start_three(&d);
+    assert_int_equal(finish(&d, "a0"), MUSTER_OK);
+    drive_clear_actions(&d);
+    drive_join_all(&d, "a1", 1, 5);
+    assert_int_equal(d.gone_count, 1);
+    check_standing(&d, "a1", MUSTER_ENDED,
+                   "member a1 is gone: rank 1 (host a, pid 4711) left: ended, not finished: rank 0 "
+                   "(host a, pid 4711) was the first to finish");
+    assert_true(muster_membership_departure_record(d.membership, 1, &record));
+    assert_int_equal(record.reason, MUSTER_LEAVE_PLANNED);
+    assert_int_equal(drive_phase(&d), MUSTER_JOB_RUNNING); /* the others run on */
     drive_finish(&d);
 }
 
@@ -271,7 +291,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_member_that_finishes_leaves_the_job_running_for_the_others),
         cmocka_unit_test(the_job_ends_when_all_have_finished),
-        cmocka_unit_test(a_member_that_joins_while_others_finish_has_finished_too),
+        cmocka_unit_test(a_member_that_is_done_and_joins_while_others_finish_has_finished_too),
+        cmocka_unit_test(a_member_that_is_not_done_is_told_who_ended_it_and_has_not_finished),
         cmocka_unit_test(a_report_while_others_finish_is_refused_and_revokes_nothing),
         cmocka_unit_test(deaths_and_leaves_of_the_rest_end_a_finishing_job_as_finished),
         cmocka_unit_test(newcomers_come_too_late_to_a_finishing_job),

@@ -88,6 +88,7 @@ static void fill_info(struct muster_member_info *info)
     info->pid = any32();
     info->has_slot = below(2) == 0;
     info->slot_any = below(2) == 0;
+    info->done = below(2) == 0;
     info->slot = below(MUSTER_MEMBERS_MAX);
     FILL(info->slot_lock, 0);
     FILL(info->library, 0);

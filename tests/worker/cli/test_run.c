@@ -133,6 +133,8 @@ static void wrong_options_are_named(void **state)
         {"-n 1 --job a/b -- true", "--job: \"a/b\""},
         {"-n 1 --rendezvous here -- true", "rendezvous \"here\""},
         {"-n 1 --store x --rendezvous http://127.0.0.1:1 -- true", "--store"},
+        {"-n 1 --lease-ms 9 --rendezvous http://127.0.0.1:1 -- true", "--lease-ms"},
+        {"-n 1 --arrive-ms soon -- true", "--arrive-ms: \"soon\""},
         {"-n 1 --env NAME -- true", "NAME=VALUE"},
         {"-n 1 --timeout never -- true", "--timeout: \"never\""},
         {"-n 1 --no-such-option -- true", "unrecognized option"},
@@ -453,6 +455,20 @@ static void the_state_of_a_job_is_stored_where_the_option_says(void **state)
     command_finish(&command);
 }
 
+static void the_timings_are_those_of_the_jobs_own_musterd(void **state)
+{
+    (void)state;
+    struct command command;
+    expect_run(
+        &command,
+        "-n 1 --hold-ms 300 --lease-ms 2000 --settle-ms 10 --arrive-ms 5000 --suspect-ms 400",
+        "exit 0", 0);
+    command_finish(&command);
+    expect_run(&command, "-n 1 --hold-ms 300 --lease-ms 500", "exit 0", 1);
+    assert_non_null(strstr(command.error.bytes, "must be more than twice --hold-ms 300"));
+    command_finish(&command);
+}
+
 static void the_environment_has_the_defaults_of_options(void **state)
 {
     (void)state;
@@ -530,6 +546,7 @@ int main(void)
         cmocka_unit_test(a_summary_that_cannot_be_written_is_an_error),
         cmocka_unit_test(the_token_file_is_readable_by_its_owner_alone),
         cmocka_unit_test(the_state_of_a_job_is_stored_where_the_option_says),
+        cmocka_unit_test(the_timings_are_those_of_the_jobs_own_musterd),
         cmocka_unit_test(the_environment_has_the_defaults_of_options),
         cmocka_unit_test(prefixes_have_colours_on_a_terminal_that_wants_them),
     };

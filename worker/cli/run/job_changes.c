@@ -178,11 +178,11 @@ static void grow(struct muster_supervisor *supervisor, uint32_t count)
     }
 }
 
-static uint32_t count_others(const struct muster_supervisor *supervisor)
+uint32_t muster_job_changes_others(const struct muster_supervisor *supervisor)
 {
     const struct muster_job_response *job = &supervisor->snapshot.job;
     uint32_t others = 0;
-    for (uint32_t i = 0; !supervisor->private_server && i < job->member_count; i++) {
+    for (uint32_t i = 0; i < job->member_count; i++) {
         others += find_member(supervisor, job->members[i].info.id) == NULL ? 1 : 0;
     }
     return others;
@@ -218,7 +218,8 @@ static void print_target(struct muster_supervisor *supervisor,
 static void handle_shortage(struct muster_supervisor *supervisor)
 {
     char why[MUSTER_WHY_SIZE];
-    (void)snprintf(why, sizeof why, "only %u of at least %u workers are left", supervisor->running,
+    (void)snprintf(why, sizeof why, "only %u of at least %u workers are left",
+                   supervisor->running + muster_job_changes_others(supervisor),
                    supervisor->snapshot.job.min_size);
     if (supervisor->options->timeout_s > 0) {
         MUSTER_PRINT(supervisor, "%s (--min): the job waits %u s for more", why,
@@ -238,7 +239,7 @@ static struct muster_launch_view view_job(const struct muster_supervisor *superv
         .stopping = supervisor->stop_signal != 0,
         .running = supervisor->running,
         .running_max = MUSTER_RUN_SIZE_MAX,
-        .others = count_others(supervisor),
+        .others = muster_job_changes_others(supervisor),
         .last_end_ns = supervisor->last_end_ns,
         .polled_ns = snapshot->requested_ns,
         .phase = snapshot->job.phase,
@@ -266,6 +267,7 @@ void muster_job_changes_apply(struct muster_supervisor *supervisor,
                               struct muster_job_snapshot *snapshot)
 {
     report_reachability(supervisor, snapshot);
+    supervisor->polled_ns = snapshot->reached ? snapshot->requested_ns : supervisor->polled_ns;
     if (!snapshot->known) {
         return;
     }

@@ -36,7 +36,8 @@ static void follow_target(struct muster_launch_policy *policy,
 static bool is_short(const struct muster_launch_view *view, uint32_t running)
 {
     return view->only_launcher && !view->stopping && view->phase == MUSTER_JOB_FORMING &&
-           view->polled_ns > view->last_end_ns && running > 0 && running < view->min_size;
+           view->polled_ns > view->last_end_ns && running > 0 &&
+           running + view->others < view->min_size;
 }
 
 struct muster_launch_decision muster_launch_policy_decide(struct muster_launch_policy *policy,

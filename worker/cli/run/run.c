@@ -29,6 +29,7 @@ enum {
     KEY_NO_PREFIX,
     KEY_NO_GROW,
     KEY_JSON,
+    KEY_TIMINGS, /* and those that follow, in the order of muster_server_timings */
     TIMEOUT_MAX_S = 7 * 24 * 3600,
 };
 
@@ -93,7 +94,14 @@ static const struct argp_option options_table[] = {
      "MUSTER_SERVER_TOKEN]",
      2},
     {"store", KEY_STORE, "PATH", 0,
-     "The file in which the job's own musterd stores the state of the job [default: memory]", 2},
+     "The file in which the job's own musterd stores the state of the job [default: a temporary "
+     "one]",
+     2},
+    {"hold-ms", KEY_TIMINGS, "MS", 0, "As the options of the job's own musterd:", 2},
+    {"lease-ms", KEY_TIMINGS + 1, "MS", 0, NULL, 2},
+    {"settle-ms", KEY_TIMINGS + 2, "MS", 0, NULL, 2},
+    {"arrive-ms", KEY_TIMINGS + 3, "MS", 0, NULL, 2},
+    {"suspect-ms", KEY_TIMINGS + 4, "MS", 0, "see `musterd --help'", 2},
     {"no-grow", KEY_NO_GROW, NULL, 0,
      "Do not start workers when the job is resized, because another launcher does", 2},
     {NULL, 0, NULL, 0, "Output:", 3},
@@ -111,10 +119,14 @@ struct parsing {
     const char *size;
 };
 
-/* --env, and the command after the options. */
+/* --env, the timings, and the command after the options. */
 static error_t parse_repeated(int key, char *argument, struct argp_state *state)
 {
     struct muster_run_options *options = &((struct parsing *)state->input)->options;
+    if (key >= KEY_TIMINGS && key < KEY_TIMINGS + MUSTER_SERVER_TIMINGS) {
+        options->timings[key - KEY_TIMINGS] = argument;
+        return 0;
+    }
     switch (key) {
     case KEY_ENV:
         if (argument[0] == '=' || strchr(argument, '=') == NULL) {
@@ -269,10 +281,30 @@ static muster_status resolve_sizes(struct parsing *parsing)
     return MUSTER_OK;
 }
 
+static muster_status check_timings(const struct muster_run_options *options)
+{
+    for (size_t i = 0; i < MUSTER_SERVER_TIMINGS; i++) {
+        char what[32];
+        uint32_t unused;
+        (void)snprintf(what, sizeof what, "--%s", muster_server_timings[i]);
+        if (options->timings[i] == NULL) {
+            continue;
+        }
+        TRY(muster_option_parse_number(what, options->timings[i], 0, INT32_MAX, &unused));
+        if (options->rendezvous != NULL) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "%s is for the job's own musterd, but --rendezvous %s is given",
+                                    what, options->rendezvous);
+        }
+    }
+    return MUSTER_OK;
+}
+
 static muster_status resolve_options(struct parsing *parsing)
 {
     TRY(resolve_job(parsing));
     TRY(resolve_sizes(parsing));
+    TRY(check_timings(&parsing->options));
     if (parsing->options.rendezvous != NULL) {
         TRY(muster_client_check_url(parsing->options.rendezvous));
         if (parsing->options.store != NULL) {

@@ -4,6 +4,7 @@
 
 #include "elastic/messages/messages.h"
 #include "worker/cli/run/hosts.h"
+#include "worker/cli/run/server.h"
 
 #include <stdbool.h>
 
@@ -18,8 +19,9 @@ struct muster_run_options {
     char job[MUSTER_JOB_NAME_SIZE];
     const char *token;      /* NULL: not given */
     const char *token_file; /* NULL: not given */
-    const char *store;      /* NULL: memory */
-    uint32_t timeout_s;     /* 0: not given */
+    const char *store;      /* NULL: a temporary file */
+    const char *timings[MUSTER_SERVER_TIMINGS];
+    uint32_t timeout_s; /* 0: not given */
     bool prefix, grow;
     const char *json; /* NULL: no JSON; "-": standard output */
     uint32_t env_count;

@@ -85,7 +85,8 @@ muster_status muster_run_files_create(struct muster_supervisor *supervisor)
 
 void muster_run_files_remove(struct muster_supervisor *supervisor)
 {
-    static const char *const files[] = {"port", "token"};
+    static const char *const files[] = {"port",       "token",      "job.db",
+                                        "job.db-wal", "job.db-shm", "job.db-journal"};
     char path[PATH_MAX + 16];
     if (supervisor->folder[0] == '\0') {
         return;

@@ -73,6 +73,7 @@ struct muster_supervisor {
     int command_status;   /* not 0: the command cannot be executed */
 
     struct muster_job_poller *poller;
+    int64_t polled_ns;                   /* when the last poll that was answered was sent */
     struct muster_job_snapshot snapshot; /* the last one that has the job */
     struct muster_own_member *members;   /* owned [member_count] */
     uint32_t member_count, member_capacity;
@@ -107,6 +108,9 @@ static inline bool muster_worker_failed(const struct muster_worker *worker)
     return worker->status != 0 || worker->signal != 0;
 }
 
+/* What the job's own server is started with. */
+struct muster_server_options muster_workers_server_options(struct muster_supervisor *supervisor);
+
 /* worker_slots.c */
 /* The lowest slot of the host (NULL: this one) that no worker of this launcher has, and that no
  * other process holds. */
@@ -118,6 +122,8 @@ const char *muster_worker_host_name(const struct muster_host_slots *host, char *
 /* job_changes.c */
 /* Takes the newest snapshot from the poller, if there is one, and applies it. */
 void muster_job_changes_handle(struct muster_supervisor *supervisor);
+/* The members of the last snapshot that are no workers of this launcher. */
+uint32_t muster_job_changes_others(const struct muster_supervisor *supervisor);
 /* Reports what has changed since the last snapshot, and starts workers or ends the job if the
  * policy decides so. Takes the contents of the snapshot. */
 void muster_job_changes_apply(struct muster_supervisor *supervisor,

@@ -23,6 +23,7 @@ enum {
     DRAIN_MS = 1000,        /* limit for pipes that stay open after the last worker has ended */
     FLUSH_MS = 5000,        /* limit for writing the launcher's own output at the end */
     FLUSH_STOPPED_MS = 500, /* the same after Ctrl-C or SIGTERM */
+    LAST_POLL_MS = 3000,    /* limit for a poll after the end of the last worker */
     FIXED_FDS = 4,
 };
 
@@ -77,8 +78,8 @@ static muster_status find_server(struct muster_supervisor *supervisor)
         (void)snprintf(supervisor->url, sizeof supervisor->url, "%s", options->rendezvous);
         return MUSTER_OK;
     }
-    TRY(muster_server_start(&supervisor->guard, supervisor->folder, options->store,
-                            &supervisor->outer_signals, &supervisor->error, &supervisor->server));
+    const struct muster_server_options server = muster_workers_server_options(supervisor);
+    TRY(muster_server_start(&supervisor->guard, &server, &supervisor->server));
     (void)snprintf(supervisor->url, sizeof supervisor->url, "%s", supervisor->server.url);
     return MUSTER_OK;
 }
@@ -253,6 +254,31 @@ static bool has_unprinted_output(struct muster_supervisor *supervisor)
     return false;
 }
 
+/* The job's own server serves until the members that were started elsewhere have ended. A poll that
+ * was sent before the last worker's end does not show that: the next one is waited for. */
+static void wait_for_others(struct muster_supervisor *supervisor)
+{
+    const struct muster_job_snapshot *snapshot = &supervisor->snapshot;
+    int64_t deadline_ns = muster_clock_after_ms(LAST_POLL_MS);
+    bool reported = false;
+    while (supervisor->private_server && supervisor->server.running &&
+           supervisor->stop_signal == 0 && snapshot->job.phase != MUSTER_JOB_ENDED) {
+        bool stale = supervisor->polled_ns < supervisor->last_end_ns;
+        uint32_t others = muster_job_changes_others(supervisor);
+        if (stale ? muster_clock_left_ms(deadline_ns) == 0 : others == 0) {
+            return;
+        }
+        if (!stale && !reported) {
+            reported = true;
+            MUSTER_PRINT(supervisor,
+                         "no worker of this launcher is left; the job continues with %u member%s "
+                         "started elsewhere",
+                         others, muster_cli_plural(others));
+        }
+        (void)poll_once(supervisor, stale ? muster_clock_left_ms(deadline_ns) : -1);
+    }
+}
+
 static void loop(struct muster_supervisor *supervisor)
 {
     while (supervisor->running > 0) {
@@ -261,6 +287,7 @@ static void loop(struct muster_supervisor *supervisor)
             muster_workers_signal(supervisor, SIGKILL);
         }
     }
+    wait_for_others(supervisor);
     int64_t deadline_ns = muster_clock_after_ms(DRAIN_MS);
     bool over = false; /* what has come by then is printed, also if the launcher itself was late */
     while (has_unprinted_output(supervisor) && !over) {

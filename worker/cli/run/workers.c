@@ -156,6 +156,38 @@ static void record_end(struct muster_supervisor *supervisor, struct muster_worke
     }
 }
 
+struct muster_server_options muster_workers_server_options(struct muster_supervisor *supervisor)
+{
+    struct muster_server_options options = {
+        .folder = supervisor->folder,
+        .store = supervisor->options->store,
+        .signals = &supervisor->outer_signals,
+        .sink = &supervisor->error,
+    };
+    memcpy(options.timings, supervisor->options->timings, sizeof options.timings);
+    return options;
+}
+
+static void restart_server(struct muster_supervisor *supervisor, const siginfo_t *info)
+{
+    const struct muster_server_options options = muster_workers_server_options(supervisor);
+    struct muster_server *server = &supervisor->server;
+    pid_t pid = server->process.pid;
+    const char *how = info->si_code != CLD_EXITED ? "signal" : "exit status";
+    muster_process_reap(&supervisor->guard, pid);
+    server->running = false;
+    if (muster_server_restart(&supervisor->guard, &options, server) == MUSTER_OK) {
+        MUSTER_PRINT(supervisor,
+                     "the job's own musterd (pid %d) has ended (%s %d); started again (pid %d)",
+                     (int)pid, how, info->si_status, (int)server->process.pid);
+    } else {
+        MUSTER_PRINT(supervisor,
+                     "the job's own musterd (pid %d) has ended (%s %d), and is not started again: "
+                     "%s; the workers continue, but the job can no longer grow or survive a death",
+                     (int)pid, how, info->si_status, muster_last_error());
+    }
+}
+
 void muster_workers_reap(struct muster_supervisor *supervisor)
 {
     siginfo_t info;
@@ -165,16 +197,8 @@ void muster_workers_reap(struct muster_supervisor *supervisor)
             record_end(supervisor, worker, &info);
         }
     }
-    struct muster_server *server = &supervisor->server;
-    if (server->running && muster_process_ended(server->process.pid, &info)) {
-        bool killed = info.si_code != CLD_EXITED;
-        MUSTER_PRINT(
-            supervisor,
-            "the job's own musterd (pid %d) has ended (%s %d): the workers continue, but the "
-            "job can no longer grow or survive a death",
-            (int)server->process.pid, killed ? "signal" : "exit status", info.si_status);
-        muster_process_reap(&supervisor->guard, server->process.pid);
-        server->running = false;
+    if (supervisor->server.running && muster_process_ended(supervisor->server.process.pid, &info)) {
+        restart_server(supervisor, &info);
     }
 }
 
