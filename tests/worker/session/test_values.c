@@ -329,7 +329,7 @@ static void a_session_without_a_service_and_a_child_have_no_values(void **state)
     session = open_alone(group_service.url, "child");
     pid_t child = fork();
     if (child == 0) {
-        _exit(put_text(session, "k", "x", NULL));
+        _exit((int)put_text(session, "k", "x", NULL));
     }
     int how = 0;
     assert_int_equal(waitpid(child, &how, 0), child);
