@@ -60,10 +60,20 @@ END
 grep -q '^a step of ones:4: 4 tensors, 16 B of float32, 2 ranks on 1 host over shm$' "$folder/out" || fail "head: $(cat "$folder/out")"
 grep -qE '^each +[0-9.]+ us ' "$folder/out" || fail "rows: $(cat "$folder/out")"
 
-# In the steady state there is no agreement, and the tensors of each rank are recorded.
-"$muster" bench step --model ones:20 -n 2 --sides engine --iterations 50 --idle-seconds 1 --json --trace "$folder/trace" >"$folder/json"
-grep -qE '"agreement_messages":0.0,"operations":[0-9.]+,"deviations":0.0,"idle_cpu_percent":[0-9.e-]+,"idle_wake_ups":[0-9]+\}$' "$folder/json" ||
-    fail "the engine's steady state: $(cat "$folder/json")"
+# In the steady state there is no agreement, and the tensors of each rank are recorded. A rank that the machine
+# holds up for long enough deviates, so one of several runs has to do without.
+is_steady() {
+    "$muster" bench step --model ones:20 -n 2 --sides engine --iterations 50 --idle-seconds 1 --json --trace "$folder/trace" >"$folder/json"
+    grep -qE '"agreement_messages":0.0,"operations":[0-9.]+,"deviations":0.0,"idle_cpu_percent":[0-9.e-]+,"idle_wake_ups":[0-9]+\}$' "$folder/json"
+}
+steady=
+for _ in $(seq 10); do
+    if is_steady; then
+        steady=1
+        break
+    fi
+done
+[ -n "$steady" ] || fail "the engine's steady state: $(cat "$folder/json")"
 "$muster" timeline "$folder/trace.1.0.json" "$folder/trace.1.1.json" --svg "$folder/svg" --step >"$folder/out"
 [ "$(grep -c '^tensor on wire ' "$folder/out")" = 2 ] || fail "tensors are not recorded: $(cat "$folder/out")"
 [ "$(grep -c '>one.19<' "$folder/svg")" = 2 ] || fail "tensors are not drawn: $(cat "$folder/svg")"

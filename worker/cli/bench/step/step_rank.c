@@ -93,7 +93,9 @@ static muster_status run_turn(struct muster_bench_step_rank *rank, uint32_t iter
 
 static muster_status warm_up(struct muster_bench_step_rank *rank)
 {
-    uint32_t turns = rank->shared->model->elements < SMALL_ELEMENTS ? WARM_UP_SMALL : WARM_UP_LARGE;
+    bool brief =
+        rank->shared->model->elements < SMALL_ELEMENTS && rank->shared->options.backward_ms == 0;
+    uint32_t turns = brief ? WARM_UP_SMALL : WARM_UP_LARGE;
     int64_t start_ns = 0;
     for (uint32_t i = 0; i < turns; i++) {
         start_ns = i == turns - TIMED ? muster_clock_ns() : start_ns;
