@@ -218,7 +218,9 @@ static bool flush_small(struct muster_tcp_path *path)
     (void)muster_match_next(match, &out->frame);
     size_t total = frame_bytes(out);
     memcpy(bytes, out->frame.header, MUSTER_FRAME_SIZE);
-    memcpy(bytes + MUSTER_FRAME_SIZE, out->frame.data, out->frame.size);
+    if (out->frame.size > 0) {
+        memcpy(bytes + MUSTER_FRAME_SIZE, out->frame.data, out->frame.size);
+    }
     ssize_t sent = send(path->pending.watch.fd, bytes, total, MSG_NOSIGNAL);
     if (sent != (ssize_t)total) {
         out->sent = sent > 0 ? (size_t)sent : 0;
