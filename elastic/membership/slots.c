@@ -16,8 +16,11 @@
 static struct muster_member *find_holder(const struct muster_membership *m,
                                          const struct muster_listed_host *host, uint32_t slot)
 {
-    const struct muster_slot_key key = {.host = host, .slot = slot};
     struct muster_member *holder = NULL;
+    struct muster_slot_key key;
+    memset(&key, 0, sizeof key);
+    key.host = host;
+    key.slot = slot;
     HASH_FIND(slot_hh, m->by_slot, &key, sizeof key, holder);
     return holder;
 }

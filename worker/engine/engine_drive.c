@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "worker/base/array.h"
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
 #include "worker/engine/engine_parts.h"
@@ -134,12 +135,9 @@ static muster_status copy_tokens_locked(struct muster_engine *engine,
 {
     if (step->tensor_count > engine->token_room) {
         uint32_t count = step->tensor_count;
-        uint64_t *tokens = realloc(engine->tokens, count * sizeof *tokens);
-        engine->tokens = tokens != NULL ? tokens : engine->tokens;
         /* NOLINTNEXTLINE(bugprone-sizeof-expression): the elements are pointers */
-        void *entries = realloc(engine->entries, count * sizeof *engine->entries);
-        engine->entries = entries != NULL ? entries : engine->entries;
-        if (tokens == NULL || entries == NULL) {
+        if (!muster_array_resize(&engine->entries, count, sizeof *engine->entries) ||
+            !muster_array_resize(&engine->tokens, count, sizeof *engine->tokens)) {
             return muster_error_set(MUSTER_FATAL, "no memory for %u tensors", count);
         }
         engine->token_room = count;

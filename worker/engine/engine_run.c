@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "collectives/call/request_ranges.h"
+#include "worker/base/array.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
@@ -183,11 +184,8 @@ static bool reserve_ranges(struct muster_engine *engine, size_t count)
     if (count <= engine->range_room) {
         return true;
     }
-    muster_range *ins = realloc(engine->ins, count * sizeof *ins);
-    engine->ins = ins != NULL ? ins : engine->ins;
-    muster_range *outs = realloc(engine->outs, count * sizeof *outs);
-    engine->outs = outs != NULL ? outs : engine->outs;
-    if (ins == NULL || outs == NULL) {
+    if (!muster_array_resize(&engine->ins, count, sizeof *engine->ins) ||
+        !muster_array_resize(&engine->outs, count, sizeof *engine->outs)) {
         return false;
     }
     engine->range_room = count;

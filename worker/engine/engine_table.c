@@ -211,10 +211,10 @@ muster_status muster_engine_wait_any(const muster_operation *operations, size_t 
                                      size_t *ret_index)
 {
     struct muster_engine *engine = find_engine(operations[0]);
-    AUTO_FREE uint32_t *indices = calloc(count, sizeof *indices);
     if (engine == NULL) {
         return unknown(operations[0]);
     }
+    AUTO_FREE uint32_t *indices = calloc(count, sizeof *indices);
     if (indices == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory to wait for %zu operations", count);
     }

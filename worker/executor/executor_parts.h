@@ -55,37 +55,38 @@ struct muster_operation {
     size_t peer_count;
     struct muster_pack_plan *packs; /* of an operation whose launches are compressed; or NULL */
     const struct muster_operation_group *group; /* borrowed; NULL: none performs it */
-    unsigned method;                            /* of the group's device */
-    bool in_group;                              /* the schedule is one group step, of all ranks */
-    struct muster_group_steps *steps;           /* else its group steps; NULL: it has none */
-    uint8_t *methods; /* [schedule.step_count] of the group's device; or NULL */
+    struct muster_group_steps *steps; /* its group steps, if they are not all of it; or NULL */
+    uint8_t *methods;                 /* [schedule.step_count] of the group's device; or NULL */
+    unsigned method;                  /* of the group's device */
+    bool in_group;                    /* the schedule is one group step, of all ranks */
 
     /* Of the present launch. */
+    bool repeats;   /* the launch before was the same record: what depends on it is prepared */
+    bool in_ranges; /* one of `ranges` is not NULL */
+    bool on_device; /* one of `memories` is not NULL */
     const struct muster_launch *launch;
-    bool repeats; /* the launch before was the same record: what depends on it is prepared */
     struct muster_timeline *timeline; /* the fabric's; or NULL */
     char *buffers[3];                 /* by enum muster_buffer */
     /* Likewise: the ranges that the buffer consists of, or NULL. */
     const struct muster_range_list *ranges[3];
-    bool in_ranges;  /* one of them is not NULL */
-    bool advanced;   /* an operation in flight: in the memory of its group, since the last time */
-    int64_t spin_ns; /* likewise: how long it may wait there in one poll */
-    bool in_channel; /* likewise: it has group steps to perform in its channel */
-    TAILQ_ENTRY(muster_operation) channel_order;
-    enum muster_turn turn; /* likewise */
-    uint32_t turn_suspect; /* who is to blame for its end there; UINT32_MAX: nobody */
-    /* By enum muster_buffer: the allocation of a device that the buffer is in; NULL: memory of the
-     * host. on_device: one is not NULL. */
+    /* Likewise: the allocation of a device that the buffer is in; NULL: memory of the host. */
     const struct muster_device_memory *memories[3];
-    bool on_device;
-    char copy_reason[128]; /* why the first copy failed; "": none did */
     size_t element_size_bytes;
     atomic_size_t lanes_left;
-    pthread_t ended_by; /* the thread that has ended a lane last */
-    bool *awake;        /* the owner has something to do: see wake_owner(); borrowed */
-    atomic_bool failed;
-    muster_status failure;
+    pthread_t ended_by;    /* the thread that has ended a lane last */
+    bool *awake;           /* the owner has something to do: see wake_owner(); borrowed */
+    atomic_bool failed;    /* a lane has failed */
+    muster_status failure; /* why, if so */
     char reason[MUSTER_ERROR_MAX];
+    char copy_reason[128]; /* why the first copy to or on a device failed; "": none did */
+
+    /* Of an operation in flight: its turn in the memory of its group. */
+    TAILQ_ENTRY(muster_operation) channel_order;
+    int64_t spin_ns;       /* how long it may wait there in one poll */
+    enum muster_turn turn; /* in its channel */
+    uint32_t turn_suspect; /* who is to blame for its end there; UINT32_MAX: nobody */
+    bool advanced;         /* there, since the last time */
+    bool in_channel;       /* it has group steps to perform in its channel */
 };
 
 /* Withdraws the operation from the fabric and sets the error text. status is the owner's own

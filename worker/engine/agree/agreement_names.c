@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/base/array.h"
 #include "worker/base/bytes.h"
 #include "worker/engine/agree/agreement_parts.h"
 
@@ -49,21 +50,14 @@ static bool grow(struct muster_agreement *agreement, uint32_t room)
     size_t words = room / 64;
     size_t old_words = agreement->number_room / 64;
     /* NOLINTBEGIN(bugprone-sizeof-expression): the elements are pointers */
-    void *numbered = realloc(agreement->numbered, room * sizeof *agreement->numbered);
-    agreement->numbered = numbered != NULL ? numbered : agreement->numbered;
-    void *descriptions = realloc(agreement->descriptions, room * sizeof *agreement->descriptions);
-    agreement->descriptions = descriptions != NULL ? descriptions : agreement->descriptions;
-    /* NOLINTEND(bugprone-sizeof-expression) */
-    void *common = realloc(agreement->common, room * sizeof *agreement->common);
-    agreement->common = common != NULL ? common : agreement->common;
-    void *ready = realloc(agreement->ready, words * sizeof *agreement->ready);
-    agreement->ready = ready != NULL ? ready : agreement->ready;
-    void *round = realloc(agreement->words, (words + 1) * sizeof *agreement->words);
-    agreement->words = round != NULL ? round : agreement->words;
-    if (numbered == NULL || descriptions == NULL || common == NULL || ready == NULL ||
-        round == NULL) {
+    if (!muster_array_resize(&agreement->numbered, room, sizeof *agreement->numbered) ||
+        !muster_array_resize(&agreement->descriptions, room, sizeof *agreement->descriptions) ||
+        !muster_array_resize(&agreement->common, room, sizeof *agreement->common) ||
+        !muster_array_resize(&agreement->ready, words, sizeof *agreement->ready) ||
+        !muster_array_resize(&agreement->words, words + 1, sizeof *agreement->words)) {
         return false;
     }
+    /* NOLINTEND(bugprone-sizeof-expression) */
     memset(agreement->ready + old_words, 0, (words - old_words) * sizeof *agreement->ready);
     agreement->number_room = room;
     return true;

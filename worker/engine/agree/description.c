@@ -26,12 +26,22 @@ const char *muster_tensor_kind_name(uint32_t kind)
     return kind < KIND_COUNT ? kind_names[kind] : "unknown";
 }
 
+/* Also of NaNs, and -0 is not 0. */
+static bool same_bits(double one, double other)
+{
+    uint64_t bits[2];
+    memcpy(&bits[0], &one, sizeof one);
+    memcpy(&bits[1], &other, sizeof other);
+    return bits[0] == bits[1];
+}
+
 bool muster_descriptions_match(const struct muster_description *one,
                                const struct muster_description *other)
 {
-    struct muster_description same = *other;
-    same.priority = one->priority;
-    return memcmp(one, &same, sizeof same) == 0;
+    return one->count == other->count && same_bits(one->prescale, other->prescale) &&
+           same_bits(one->postscale, other->postscale) && one->group == other->group &&
+           one->root == other->root && one->kind == other->kind && one->type == other->type &&
+           one->op == other->op && one->flags == other->flags;
 }
 
 void muster_descriptions_differ(const struct muster_description *one,
@@ -53,9 +63,9 @@ void muster_descriptions_differ(const struct muster_description *one,
             (void)snprintf(text, 64, "operation %s", muster_op_name(it->op));
         } else if (one->root != other->root) {
             (void)snprintf(text, 64, "root %u", it->root);
-        } else if (memcmp(&one->prescale, &other->prescale, sizeof one->prescale) != 0) {
+        } else if (!same_bits(one->prescale, other->prescale)) {
             (void)snprintf(text, 64, "prescale %.17g", it->prescale);
-        } else if (memcmp(&one->postscale, &other->postscale, sizeof one->postscale) != 0) {
+        } else if (!same_bits(one->postscale, other->postscale)) {
             (void)snprintf(text, 64, "postscale %.17g", it->postscale);
         } else if (((one->flags ^ other->flags) & MUSTER_TENSOR_REPRODUCIBLE) != 0) {
             (void)snprintf(text, 64, "reproducible %d",
@@ -93,7 +103,9 @@ size_t muster_description_encode(const char *name, const struct muster_descripti
     muster_bytes_put_double(bytes + 32, description->postscale);
     muster_bytes_put(bytes + 40, description->group, 8);
     muster_bytes_put(bytes + 48, 0, 8);
-    memcpy(bytes + MUSTER_DESCRIPTION_HEAD_SIZE, name, length);
+    for (size_t i = 0; i < length; i++) {
+        bytes[MUSTER_DESCRIPTION_HEAD_SIZE + i] = (unsigned char)name[i];
+    }
     return MUSTER_DESCRIPTION_HEAD_SIZE + length;
 }
 

@@ -22,7 +22,6 @@ enum muster_description_flag {
     MUSTER_TENSOR_ALONE = 2, /* fused only with tensors of its group */
 };
 
-/* Without padding, because it is compared as bytes. */
 struct muster_description {
     uint64_t count;   /* elements; 0 where ranks may differ in it */
     double prescale;  /* 1: none */
@@ -34,7 +33,6 @@ struct muster_description {
     uint8_t type;     /* muster_type */
     uint8_t op;       /* muster_op */
     uint8_t flags;    /* enum muster_description_flag */
-    uint32_t reserved;
 };
 
 /* "allreduce", "barrier"; "unknown" for values out of range. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/base/array.h"
 #include "worker/base/cleanup.h"
 
 /* An operation that is being filled. */
@@ -43,11 +44,8 @@ static bool add_room(struct muster_fusion_plan *plan, uint32_t count)
     if (plan->room >= count && plan->starts != NULL) {
         return true;
     }
-    uint32_t *tensors = realloc(plan->tensors, ((size_t)count + 1) * sizeof *tensors);
-    plan->tensors = tensors != NULL ? tensors : plan->tensors;
-    uint32_t *starts = realloc(plan->starts, ((size_t)count + 1) * sizeof *starts);
-    plan->starts = starts != NULL ? starts : plan->starts;
-    if (tensors == NULL || starts == NULL) {
+    if (!muster_array_resize(&plan->tensors, (size_t)count + 1, sizeof *plan->tensors) ||
+        !muster_array_resize(&plan->starts, (size_t)count + 1, sizeof *plan->starts)) {
         return false;
     }
     plan->room = count;
