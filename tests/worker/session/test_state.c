@@ -143,28 +143,29 @@ static void the_first_sync_gives_all_members_the_state_of_rank_0(void **state)
 /* What is written after the end of a commit in two parts does not belong to it. */
 static void commit_in_two_parts(struct crew_member *member)
 {
+    static struct model models[CREW_MAX]; /* they outlive the session */
     muster_session *session = member->session;
-    struct model model;
-    fill(&model, 1);
+    struct model *model = &models[member->index];
+    fill(model, 1);
     MEMBER_CHECK(member, muster_commit_begin(session) == MUSTER_INVALID); /* nothing registered */
-    register_model(member, &model);
+    register_model(member, model);
     MEMBER_OK(member, muster_sync(session));
     MEMBER_CHECK(member, muster_commit_end(session) == MUSTER_INVALID);
     for (int64_t step = 2; step < 20; step++) {
-        fill(&model, step);
+        fill(model, step);
         MEMBER_OK(member, muster_commit_begin(session));
         MEMBER_CHECK(member, muster_commit_begin(session) == MUSTER_INVALID);
         MEMBER_OK(member, muster_barrier(session, MUSTER_GLOBAL, NULL));
         MEMBER_OK(member, muster_commit_end(session));
         MEMBER_CHECK(member, muster_version_of_state(session) == (uint64_t)step);
-        fill(&model, -1);
+        fill(model, -1);
         MEMBER_OK(member, muster_restore(session));
-        MEMBER_CHECK(member, is_filled(&model, step));
+        MEMBER_CHECK(member, is_filled(model, step));
     }
-    fill(&model, 20);
+    fill(model, 20);
     MEMBER_OK(member, muster_commit_begin(session));
     MEMBER_OK(member, muster_restore(session)); /* what was begun is forgotten */
-    MEMBER_CHECK(member, is_filled(&model, 19));
+    MEMBER_CHECK(member, is_filled(model, 19));
     MEMBER_CHECK(member, muster_commit_end(session) == MUSTER_INVALID);
     MEMBER_OK(member, muster_commit_begin(session)); /* closed before its end */
 }
