@@ -62,7 +62,7 @@ RULES = {
                        " worker/executor/progress_engine.h collectives/",
     "worker/communicator/": FLOOR + " worker/fabric/fabric.h worker/executor/executor.h"
                             " worker/executor/progress_engine.h worker/context/context.h collectives/",
-    "worker/engine/agree/": CORE + " worker/base/bytes.h collectives/call/",
+    "worker/engine/agree/": CORE + " worker/base/array.h worker/base/bytes.h collectives/call/",
     "worker/engine/": FLOOR + " worker/device/devices.h worker/engine/agree/ collectives/call/",
     "worker/session/": FLOOR + " worker/device/devices.h worker/fabric/fabric.h worker/context/context.h"
                        " worker/engine/engine.h worker/engine/tensor_check.h"

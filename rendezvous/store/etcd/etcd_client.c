@@ -15,7 +15,8 @@
 
 enum {
     CONNECT_MS = 300,
-    PAUSE_MAX_MS = 20, /* between attempts */
+    PAUSE_MAX_MS = 20,     /* between attempts */
+    ATTEMPT_LEAST_MS = 50, /* for another attempt of the same call */
     ANSWER_MAX_BYTES = 256 * 1024 * 1024,
     ENDPOINT_SIZE = 256,
     STREAM_POLL_MS = 100,
@@ -348,7 +349,8 @@ static muster_status attempt_until(struct muster_etcd_client *client,
         (void)atomic_compare_exchange_strong(&client->current, &member,
                                              (member + 1) % client->count);
         pause_before_next(deadline_ns);
-        if (muster_clock_left_ms(deadline_ns) == 0) {
+        /* An attempt that has no time says only that, and hides what was wrong. */
+        if (muster_clock_left_ms(deadline_ns) < ATTEMPT_LEAST_MS) {
             return status;
         }
     }
