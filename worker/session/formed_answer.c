@@ -2,6 +2,7 @@
  * checked against each other when it was decoded. */
 #include "worker/session/formed_answer.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,6 +232,12 @@ muster_status muster_formed_answer_read(const struct muster_join_response *respo
                                         struct muster_formed_answer *ret_answer)
 {
     struct muster_formed_answer answer = {0};
+    if (response->generation <= reader->last_generation) {
+        return muster_error_set(MUSTER_FATAL,
+                                "the answer to Join: generation %" PRIu64 " is not after %" PRIu64
+                                ", which has ended",
+                                response->generation, reader->last_generation);
+    }
     if (fill(response, reader, &answer) != MUSTER_OK) {
         muster_formed_answer_finish(&answer);
         return muster_error_prefix(MUSTER_FATAL, "the answer to Join");

@@ -13,6 +13,7 @@
 /* Who reads the answer. */
 struct muster_answer_reader {
     const char *member, *host; /* its id and the name of its host */
+    uint64_t last_generation;  /* that it was in; 0: none */
 };
 
 struct muster_formed_answer {
@@ -27,8 +28,8 @@ struct muster_formed_answer {
                                             host */
 };
 
-/* MUSTER_FATAL: no memory, or an answer that contradicts itself, or that is not this member's; the
- * text says which. The answer stays the caller's. */
+/* MUSTER_FATAL: no memory, or an answer that contradicts itself, that is not this member's, or that
+ * is of a generation which has ended; the text says which. The answer stays the caller's. */
 MUSTER_CHECKED muster_status muster_formed_answer_read(const struct muster_join_response *response,
                                                        const struct muster_answer_reader *reader,
                                                        struct muster_formed_answer *ret_answer);

@@ -85,7 +85,8 @@ static muster_status fill(struct muster_session *session,
     struct muster_communicator *communicator = NULL;
     struct muster_formed_answer answer;
     const struct muster_answer_reader reader = {.member = session->member,
-                                                .host = session->settings.host};
+                                                .host = session->settings.host,
+                                                .last_generation = generation->number};
     TRY(muster_formed_answer_read(response, &reader, &answer));
     muster_mutex_lock(&session->mutex);
     generation->number = response->generation;

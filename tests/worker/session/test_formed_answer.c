@@ -157,6 +157,23 @@ static void answers_that_are_another_member_s_are_refused(void **state)
     free(all);
 }
 
+static void a_generation_that_has_ended_is_refused(void **state)
+{
+    (void)state;
+    struct answers *all = make_answers();
+    struct muster_formed_answer answer;
+    struct muster_answer_reader later = reader;
+    all->lists.generation = 7;
+    later.last_generation = 6;
+    assert_int_equal(muster_formed_answer_read(&all->lists, &later, &answer), MUSTER_OK);
+    muster_formed_answer_finish(&answer);
+    later.last_generation = 7;
+    assert_int_equal(muster_formed_answer_read(&all->lists, &later, &answer), MUSTER_FATAL);
+    assert_string_equal(muster_last_error(),
+                        "the answer to Join: generation 7 is not after 7, which has ended");
+    free(all);
+}
+
 static void peers_that_do_not_fit_the_shape_are_refused(void **state)
 {
     struct answers *all = make_answers();
@@ -180,6 +197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_forms_say_the_same),
         cmocka_unit_test(answers_that_are_another_member_s_are_refused),
+        cmocka_unit_test(a_generation_that_has_ended_is_refused),
         cmocka_unit_test(peers_that_do_not_fit_the_shape_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
