@@ -30,10 +30,8 @@ static double ms_since(int64_t begin_ns)
 /* Keeps this core busy, without memory. */
 static void compute(double ms)
 {
-    volatile unsigned long sum = 0;
     int64_t begin_ns = muster_clock_ns();
     while (ms_since(begin_ns) < ms) {
-        sum += 1;
     }
 }
 
