@@ -33,6 +33,19 @@ bool muster_algorithm_uses_memory(size_t algorithm)
     return row != NULL && row->memory;
 }
 
+bool muster_algorithm_is_of_device(size_t algorithm)
+{
+    const struct muster_algorithm *row = row_of(algorithm);
+    return row != NULL && row->on_device != NULL;
+}
+
+bool muster_device_group_fits(size_t algorithm, const struct muster_plan *plan)
+{
+    char why[MUSTER_ERROR_MAX];
+    return muster_algorithm_is_of_device(algorithm) && muster_device_plan_fits(plan) &&
+           muster_algorithm_fits(algorithm, plan, why, sizeof why);
+}
+
 /* The plan with the variant of the algorithm's number. */
 static struct muster_plan vary(size_t algorithm, const struct muster_plan *plan)
 {
@@ -225,9 +238,12 @@ muster_status muster_schedule_generate(size_t algorithm, const struct muster_pla
     const struct muster_plan bare = muster_promise_plan(&varied);
     struct muster_builder builder;
     muster_builder_init(&varied, &builder);
-    bool group = row_of(algorithm)->memory && muster_whole_group_fits(&varied);
+    bool on_device = muster_device_group_fits(algorithm, &varied);
+    bool group = on_device || (row_of(algorithm)->memory && muster_whole_group_fits(&varied));
     muster_status status = MUSTER_OK;
-    if (group) { /* its device keeps the plan's promises */
+    if (on_device) { /* here and below the device keeps the plan's promises */
+        row_of(algorithm)->on_device(&varied, &builder);
+    } else if (group) {
         muster_whole_group_generate(&varied, &builder);
     } else {
         muster_promise_begin(&varied, &builder);

@@ -84,6 +84,10 @@ struct muster_algorithm {
      * fit. Called by muster_algorithm_fits(). */
     bool (*fits)(const struct muster_plan *plan, char *ret_why, size_t size);
     const struct muster_generator *generator;
+    /* The schedule where the plan's data is in memory of a device that performs group steps
+     * (plan->device), and muster_device_group_fits(); elsewhere the row's generator does the same
+     * by messages, and is not selected. NULL: the row needs no device. */
+    void (*on_device)(const struct muster_plan *plan, struct muster_builder *builder);
     const char *rounds_text, *elements_text; /* in place of the generator's; or NULL */
 };
 
@@ -98,6 +102,14 @@ enum { MUSTER_ALGORITHM_ROWS_MAX = 256, MUSTER_ALGORITHM_NAME_SIZE = 160 };
 
 /* True if the algorithm's row has .memory; false if there is no algorithm of this number. */
 bool muster_algorithm_uses_memory(size_t algorithm);
+
+/* True if the algorithm's row has .on_device; false as above. */
+bool muster_algorithm_is_of_device(size_t algorithm);
+
+/* True if the algorithm is of a device, and the plan's device can perform the plan's call by group
+ * steps: all ranks find alike. It neither keeps an order of reduction nor the input of a call in
+ * place, and does nothing where there is no data. */
+bool muster_device_group_fits(size_t algorithm, const struct muster_plan *plan);
 
 /* True if the name, up to a bracket, is the row's or one of its aliases. */
 bool muster_algorithm_is_named(const struct muster_algorithm *row, const char *name);

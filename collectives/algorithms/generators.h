@@ -24,6 +24,13 @@ MUSTER_CHECKED muster_status muster_variant_parse(const char *text, const char *
 bool muster_whole_group_fits(const struct muster_plan *plan);
 void muster_whole_group_generate(const struct muster_plan *plan, struct muster_builder *builder);
 
+enum muster_step_kind muster_whole_group_kind(enum muster_collective collective);
+
+/* whole_device.c: whether the plan's device can perform its call; and the schedules of rows with
+ * .on_device: all ranks at once; and within hosts, across them, within hosts. */
+bool muster_device_plan_fits(const struct muster_plan *plan);
+void muster_device_group_generate(const struct muster_plan *plan, struct muster_builder *builder);
+
 /* ring.c: an allreduce of the span, from `source` (INPUT or OUTPUT) to OUTPUT; and what the member
  * number `index` sends, and in how many rounds. */
 void muster_ring_part(struct muster_builder *builder, const struct muster_group *group,

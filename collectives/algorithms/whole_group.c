@@ -8,7 +8,7 @@
  */
 #include "collectives/algorithms/generators.h"
 
-static enum muster_step_kind kind_of(enum muster_collective collective)
+enum muster_step_kind muster_whole_group_kind(enum muster_collective collective)
 {
     switch (collective) {
     case MUSTER_ALLREDUCE:
@@ -33,7 +33,7 @@ bool muster_whole_group_fits(const struct muster_plan *plan)
 
 void muster_whole_group_generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
-    enum muster_step_kind kind = kind_of(plan->collective);
+    enum muster_step_kind kind = muster_whole_group_kind(plan->collective);
     const struct muster_schedule *schedule = &builder->schedule;
     bool gathers = kind == MUSTER_STEP_GROUP_ALLGATHER;
     const struct muster_group_call call = {

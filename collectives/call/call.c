@@ -126,12 +126,32 @@ static void print_counting(const struct muster_call *here, const struct muster_c
     (void)snprintf(ret_text, size, "%s here, %s there", names[0], names[1]);
 }
 
+/* "memory of a device here, memory of the host there" */
+static bool memories_match(const struct muster_call *here, const struct muster_call *there,
+                           char *ret_text, size_t size)
+{
+    static const char *const names[] = {"memory of the host", "memory of a device",
+                                        "memory of several devices or of a device and the host",
+                                        "unknown memory"};
+    enum { WHERE = MUSTER_CALL_BY_DEVICE - 1 };
+    bool by_device = ((here->memory | there->memory) & MUSTER_CALL_BY_DEVICE) != 0;
+    if (!by_device || ((here->memory ^ there->memory) & WHERE) == 0) {
+        return true;
+    }
+    (void)snprintf(ret_text, size, "buffers in %s here, in %s there", names[here->memory & WHERE],
+                   names[there->memory & WHERE]);
+    return false;
+}
+
 /* Compares what a user is most likely to have got wrong first. */
 bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
                          char *ret_text, size_t size)
 {
     if (has_flag(here, MUSTER_CALL_SET) || has_flag(there, MUSTER_CALL_SET)) {
         return sets_match(here, there, ret_text, size);
+    }
+    if (!memories_match(here, there, ret_text, size)) {
+        return false;
     }
     if (here->counting != there->counting) {
         print_counting(here, there, ret_text, size);

@@ -25,6 +25,15 @@ enum muster_counting {
     MUSTER_COUNTS_ALONE = 2,   /* the exchange of the lengths */
 };
 
+/* Where the buffers of a call are. It matters where a device performs the call: then all members
+ * must have theirs in its memory, as only members of the group can wait for each other there. */
+enum muster_call_memory {
+    MUSTER_CALL_ANYWHERE = 0,  /* memory of the host; or it makes no difference */
+    MUSTER_CALL_ON_DEVICE = 1, /* all in memory of the device, which can perform such calls */
+    MUSTER_CALL_MIXED = 2,     /* in memory of several devices, or of a device and of the host */
+    MUSTER_CALL_BY_DEVICE = 4, /* a flag: the device performs the call */
+};
+
 /* What all members of a context must agree on for one operation; sent in every frame. */
 struct muster_call {
     uint8_t collective; /* enum muster_collective */
@@ -32,6 +41,7 @@ struct muster_call {
     uint8_t op;         /* muster_op; 0 where the collective does not reduce */
     uint8_t flags;      /* the above, MUSTER_CALL_ORDERED to MUSTER_CALL_SET */
     uint8_t counting;   /* enum muster_counting */
+    uint8_t memory;     /* enum muster_call_memory; compared where a device performs the call */
     uint32_t algorithm; /* its number: see collectives/algorithms/algorithm.h */
     uint32_t root;      /* 0 if the collective has none; of a point-to-point message the tag */
     uint64_t count;     /* the caller's count, elements; or MUSTER_CALL_LISTED with a checksum */

@@ -10,6 +10,9 @@
 struct muster_group_prices {
     double fixed_us[MUSTER_COLLECTIVE_END];
     double GBps[MUSTER_COLLECTIVE_END];
+    /* Of memory that is not the host's: what other algorithms cost beside their own time, as the
+     * data is brought to the host and back; at the rate of the larger buffer. */
+    double staging_us, staging_GBps;
 };
 
 /* The group of the ranks of each host: the memory that they share, or another device's. */
@@ -37,6 +40,9 @@ struct muster_plan {
     bool keep_input;      /* collectives/schedule/keep_input.h; out of place it costs nothing */
     bool finish_together; /* no rank finishes before all have started */
     const struct muster_memory_reach *memory; /* borrowed; NULL: ranks share no memory */
+    /* The call's data is in memory of a device that performs group steps of all ranks: what they
+     * cost. Borrowed; NULL: it is not. */
+    const struct muster_group_prices *device;
     uint32_t variant; /* of the algorithm, if it has variants; set by muster_schedule_generate() and
                          its like, from the algorithm's number */
 };

@@ -183,7 +183,7 @@ struct muster_shape muster_request_shape(const struct muster_request *request, u
 
 muster_compression muster_request_key_compression(const struct muster_request_key *key)
 {
-    uint32_t compression = key->flags >> MUSTER_KEY_COMPRESSION_SHIFT;
+    uint32_t compression = (key->flags & MUSTER_KEY_COMPRESSION) >> MUSTER_KEY_COMPRESSION_SHIFT;
     return compression != 0 ? (muster_compression)compression : MUSTER_COMPRESSION_NONE;
 }
 
@@ -273,9 +273,10 @@ static struct muster_call describe(const struct muster_request_key *key,
             (uint8_t)(((key->flags & MUSTER_KEY_ORDERED) != 0 ? MUSTER_CALL_ORDERED : 0U) |
                       ((key->flags & MUSTER_KEY_KEEP_INPUT) != 0 ? MUSTER_CALL_KEEPS_INPUT : 0U) |
                       (closes ? MUSTER_CALL_FINISHES_TOGETHER : 0U) |
-                      (key->flags >> MUSTER_KEY_COMPRESSION_SHIFT)
-                          << MUSTER_CALL_COMPRESSION_SHIFT),
+                      (key->flags & MUSTER_KEY_COMPRESSION) >>
+                          MUSTER_KEY_COMPRESSION_SHIFT << MUSTER_CALL_COMPRESSION_SHIFT),
         .counting = (uint8_t)((key->flags & MUSTER_KEY_COUNTING) >> MUSTER_KEY_COUNTING_SHIFT),
+        .memory = (uint8_t)((key->flags & MUSTER_KEY_MEMORY) >> MUSTER_KEY_MEMORY_SHIFT),
         .root = shape->root,
         .count = agreed_count(shape),
     };

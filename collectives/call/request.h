@@ -91,7 +91,11 @@ enum muster_key_flag {
     MUSTER_KEY_FINISH_TOGETHER = 128, /* and it needs a closing round */
     MUSTER_KEY_COUNTING_SHIFT = 8,    /* two bits: enum muster_counting */
     MUSTER_KEY_COUNTING = 3 << MUSTER_KEY_COUNTING_SHIFT,
-    MUSTER_KEY_COMPRESSION_SHIFT = 10, /* from this bit on: muster_compression, 0 for none */
+    MUSTER_KEY_COMPRESSION_SHIFT = 10, /* three bits: muster_compression, 0 for none */
+    MUSTER_KEY_COMPRESSION = 7 << MUSTER_KEY_COMPRESSION_SHIFT,
+    /* Two bits: enum muster_call_memory, which the context fills in. */
+    MUSTER_KEY_MEMORY_SHIFT = 13,
+    MUSTER_KEY_MEMORY = 3 << MUSTER_KEY_MEMORY_SHIFT,
 };
 
 /* Everything of a request that its check and its schedule depend on; buffers, factors, the user's

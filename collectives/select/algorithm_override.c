@@ -121,6 +121,9 @@ bool muster_algorithm_override_find(const struct muster_algorithm_override *over
     if (!muster_algorithm_fits(algorithm, plan, why, sizeof why)) {
         return false;
     }
+    if (muster_algorithm_is_of_device(algorithm) && !muster_device_group_fits(algorithm, plan)) {
+        return false; /* what it does elsewhere is no better than what is chosen by cost */
+    }
     *ret_algorithm = algorithm;
     return true;
 }

@@ -236,3 +236,36 @@ bool muster_memory_choose(const struct muster_plan *plan, size_t element_size_by
     *ret_us = cost.all_us;
     return true;
 }
+
+/* Of a device ---------------------------------------------------------------------------------- */
+
+bool muster_device_choose(size_t algorithm, const struct muster_plan *plan,
+                          size_t element_size_bytes, const struct muster_cost_model *model,
+                          double *ret_us)
+{
+    const struct muster_memory_call call = call_of_plan(plan, element_size_bytes);
+    struct muster_memory_cost cost;
+    if (!muster_device_group_fits(algorithm, plan) || !find_priced(&call, plan->device, &cost)) {
+        return false;
+    }
+    bool across = plan->topology->hosts > 1;
+    const struct muster_link_figures *links =
+        &model->links[across ? MUSTER_LEVEL_RACK : MUSTER_LEVEL_HOST];
+    *ret_us = cost.all_us;
+    for (uint32_t reached = 1; reached < plan->topology->ranks; reached *= 2) {
+        *ret_us += links->latency_us;
+    }
+    return true;
+}
+
+double muster_device_staging_us(const struct muster_plan *plan, size_t element_size_bytes)
+{
+    if (plan->device == NULL) {
+        return 0;
+    }
+    const struct muster_memory_call call = call_of_plan(plan, element_size_bytes);
+    uint64_t elements = call.input > call.output ? call.input : call.output;
+    double rate_GBps = plan->device->staging_GBps;
+    return plan->device->staging_us +
+           (rate_GBps > 0 ? muster_cost_bytes_us(elements, element_size_bytes, rate_GBps) : 0);
+}

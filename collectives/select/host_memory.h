@@ -59,4 +59,14 @@ bool muster_memory_choose(const struct muster_plan *plan, size_t element_size_by
                           const struct muster_cost_model *model,
                           enum muster_memory_method *ret_method, double *ret_us);
 
+/* The time of a plan of an algorithm with .on_device as group steps of its device: the step, and
+ * the messages by which the ranks come together before. False: muster_device_group_fits() not. */
+bool muster_device_choose(size_t algorithm, const struct muster_plan *plan,
+                          size_t element_size_bytes, const struct muster_cost_model *model,
+                          double *ret_us);
+
+/* What any other algorithm takes in addition where the plan's data is in memory of a device; 0
+ * where it is not. */
+double muster_device_staging_us(const struct muster_plan *plan, size_t element_size_bytes);
+
 #endif

@@ -9,15 +9,30 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* True if the algorithm uses shared memory and the plan can be carried out in it; ret_us is the
- * predicted time then. */
-static bool is_in_memory(size_t algorithm, const struct muster_plan *plan,
-                         size_t element_size_bytes, const struct muster_cost_model *model,
-                         double *ret_us)
+/* True if the whole call is a group step: the algorithm uses shared memory, or is of a device, and
+ * the plan can be carried out in it; ret_us is the predicted time then. */
+static bool is_in_group(size_t algorithm, const struct muster_plan *plan, size_t element_size_bytes,
+                        const struct muster_cost_model *model, double *ret_us)
 {
     enum muster_memory_method method;
-    return muster_algorithm_uses_memory(algorithm) &&
-           muster_memory_choose(plan, element_size_bytes, model, &method, ret_us);
+    return (muster_algorithm_uses_memory(algorithm) &&
+            muster_memory_choose(plan, element_size_bytes, model, &method, ret_us)) ||
+           muster_device_choose(algorithm, plan, element_size_bytes, model, ret_us);
+}
+
+/* It is selected as a group step only. */
+static bool needs_group(size_t algorithm)
+{
+    return muster_algorithm_uses_memory(algorithm) || muster_algorithm_is_of_device(algorithm);
+}
+
+/* What the algorithm costs beside its prediction. */
+static double staging_us(size_t algorithm, const struct muster_plan *plan,
+                         size_t element_size_bytes)
+{
+    return muster_device_group_fits(algorithm, plan)
+               ? 0
+               : muster_device_staging_us(plan, element_size_bytes);
 }
 
 bool muster_select_considers(size_t algorithm, const struct muster_plan *plan,
@@ -26,8 +41,8 @@ bool muster_select_considers(size_t algorithm, const struct muster_plan *plan,
     char why[MUSTER_ERROR_MAX];
     double unused_us;
     return muster_algorithm_fits(algorithm, plan, why, sizeof why) &&
-           (!muster_algorithm_uses_memory(algorithm) ||
-            is_in_memory(algorithm, plan, element_size_bytes, model, &unused_us));
+           (!needs_group(algorithm) ||
+            is_in_group(algorithm, plan, element_size_bytes, model, &unused_us));
 }
 
 muster_status muster_select_cost_us(size_t algorithm, const struct muster_plan *plan,
@@ -37,13 +52,15 @@ muster_status muster_select_cost_us(size_t algorithm, const struct muster_plan *
     struct muster_plan any = *plan;
     any.rank = 0;
     TRY(muster_plan_check(algorithm, &any));
-    if (is_in_memory(algorithm, &any, element_size_bytes, model, ret_us)) {
-        return MUSTER_OK;
+    double us = 0;
+    if (!is_in_group(algorithm, &any, element_size_bytes, model, &us)) {
+        if (plan->topology->ranks <= MUSTER_SELECT_SIMULATED_RANKS_MAX) {
+            TRY(muster_simulate_us(algorithm, &any, element_size_bytes, model, 0, &us));
+        } else {
+            us = muster_cost_formula_us(algorithm, &any, element_size_bytes, model);
+        }
     }
-    if (plan->topology->ranks <= MUSTER_SELECT_SIMULATED_RANKS_MAX) {
-        return muster_simulate_us(algorithm, &any, element_size_bytes, model, 0, ret_us);
-    }
-    *ret_us = muster_cost_formula_us(algorithm, &any, element_size_bytes, model);
+    *ret_us = us + staging_us(algorithm, &any, element_size_bytes);
     return MUSTER_OK;
 }
 
@@ -61,7 +78,8 @@ struct candidate {
     double estimate_us;                   /* by the formula; not below the bound */
     double bound_us;                      /* no run takes less */
     bool favourite;                       /* sorts before others of the same estimate */
-    bool in_memory;                       /* in shared memory: the estimate is the prediction */
+    bool in_group;                        /* it is a group step: the estimate is the prediction */
+    double staging_us;                    /* part of the estimate and of the bound */
     struct muster_simulation *simulation; /* owned; NULL: not made */
 };
 
@@ -90,14 +108,18 @@ static bool is_candidate(size_t algorithm, const struct muster_plan *plan,
         !muster_algorithm_fits(algorithm, plan, why, sizeof why)) {
         return false;
     }
-    *ret_candidate = (struct candidate){.algorithm = algorithm};
-    if (is_in_memory(algorithm, plan, element_size_bytes, model, &ret_candidate->estimate_us)) {
-        ret_candidate->in_memory = true;
+    *ret_candidate = (struct candidate){
+        .algorithm = algorithm, .staging_us = staging_us(algorithm, plan, element_size_bytes)};
+    if (is_in_group(algorithm, plan, element_size_bytes, model, &ret_candidate->estimate_us)) {
+        ret_candidate->in_group = true;
+        ret_candidate->estimate_us += ret_candidate->staging_us;
         ret_candidate->bound_us = ret_candidate->estimate_us;
         return true;
     }
-    ret_candidate->estimate_us = muster_cost_formula_us(algorithm, plan, element_size_bytes, model);
-    return !muster_algorithm_uses_memory(algorithm);
+    ret_candidate->estimate_us =
+        muster_cost_formula_us(algorithm, plan, element_size_bytes, model) +
+        ret_candidate->staging_us;
+    return !needs_group(algorithm);
 }
 
 /* Returns the number of candidates; sorts them, and drops those with a hopeless formula. */
@@ -125,12 +147,13 @@ static muster_status prepare(struct candidate *candidate, const struct muster_pl
     const struct muster_simulation_options options = {
         .topology = plan->topology, .model = model, .element_size_bytes = element_size_bytes};
     TRY(muster_plan_check(candidate->algorithm, plan));
-    if (candidate->in_memory) {
+    if (candidate->in_group) {
         return MUSTER_OK;
     }
     TRY(muster_simulation_create(&options, &candidate->simulation));
     TRY(muster_simulation_add_all(candidate->simulation, candidate->algorithm, plan));
     TRY(muster_simulation_bound_us(candidate->simulation, &candidate->bound_us));
+    candidate->bound_us += candidate->staging_us;
     if (candidate->estimate_us < candidate->bound_us) {
         candidate->estimate_us = candidate->bound_us;
     }
@@ -140,18 +163,19 @@ static muster_status prepare(struct candidate *candidate, const struct muster_pl
 /* Simulates. INFINITY: it takes longer than the limit; 0: no limit. */
 static muster_status predict(const struct candidate *candidate, double limit_us, double *ret_us)
 {
-    if (candidate->in_memory) {
+    if (candidate->in_group) {
         *ret_us = candidate->estimate_us;
         return MUSTER_OK;
     }
     struct muster_simulation_result result;
-    muster_simulation_limit(candidate->simulation, limit_us);
+    muster_simulation_limit(candidate->simulation,
+                            limit_us > 0 ? fmax(limit_us - candidate->staging_us, 1e-3) : 0);
     TRY(muster_simulation_run(candidate->simulation, &result));
     if (!result.finished && !result.beyond_limit) {
         return muster_error_set(MUSTER_FATAL, "%s: %s",
                                 muster_algorithms[candidate->algorithm].name, result.verdict);
     }
-    *ret_us = result.finished ? result.total_us : INFINITY;
+    *ret_us = result.finished ? result.total_us + candidate->staging_us : INFINITY;
     return MUSTER_OK;
 }
 
@@ -257,7 +281,7 @@ static bool is_same(const struct candidate *one, const struct candidate *other,
 {
     struct muster_formula left = {0};
     struct muster_formula right = {0};
-    if (one->estimate_us != other->estimate_us || one->in_memory || other->in_memory) {
+    if (one->estimate_us != other->estimate_us || one->in_group || other->in_group) {
         return false;
     }
     if (one->simulation != NULL) {

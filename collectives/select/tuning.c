@@ -22,8 +22,8 @@ static bool is_tuned(enum muster_collective collective)
 bool muster_tuning_suits(const struct muster_plan *plan)
 {
     return is_tuned(plan->collective) && plan->topology->ranks > 1 && !plan->keep_input &&
-           (plan->count > 0 || plan->collective == MUSTER_BARRIER) && plan->input_bounds == NULL &&
-           plan->output_bounds == NULL;
+           plan->device == NULL && (plan->count > 0 || plan->collective == MUSTER_BARRIER) &&
+           plan->input_bounds == NULL && plan->output_bounds == NULL;
 }
 
 /* The half octave: the position of the highest set bit, and the bit below it. */

@@ -52,7 +52,7 @@ static const struct muster_choice *find(const struct muster_choices *choices,
             cached->root == wanted->root &&
             cached->element_size_bytes == wanted->element_size_bytes &&
             cached->ordered == wanted->ordered && cached->keeps == wanted->keeps &&
-            cached->closes == wanted->closes) {
+            cached->closes == wanted->closes && cached->on_device == wanted->on_device) {
             return cached;
         }
     }
@@ -72,7 +72,8 @@ static muster_status choose_for_class(struct muster_choices *choices,
                                    .element_size_bytes = (uint32_t)element_size_bytes,
                                    .ordered = plan->reduction_order != NULL,
                                    .keeps = plan->keep_input,
-                                   .closes = plan->finish_together};
+                                   .closes = plan->finish_together,
+                                   .on_device = plan->device != NULL};
     const struct muster_choice *cached = find(choices, &wanted);
     if (cached == NULL) {
         TRY(muster_select(&rough, element_size_bytes, &choices->model, &wanted.algorithm));

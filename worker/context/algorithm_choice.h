@@ -21,6 +21,7 @@ struct muster_choice {
     uint32_t element_size_bytes;
     uint32_t ordered;
     bool keeps, closes; /* promises: see muster_plan */
+    bool on_device;     /* the plan has a device */
     size_t algorithm;
 };
 

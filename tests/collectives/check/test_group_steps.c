@@ -61,6 +61,69 @@ static void every_call_in_shared_memory_is_one_group_step(void **state)
     assert_int_equal(rows, 7);
 }
 
+/* Empty messages of all ranks, and then one group step; nobody is done before all have come. */
+static void every_call_on_memory_of_a_device_is_proven(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed();
+    struct muster_group_prices prices = {.staging_us = 1};
+    size_t rows = 0;
+    for (unsigned i = 0; i < MUSTER_COLLECTIVE_END; i++) {
+        prices.GBps[i] = 1;
+    }
+    for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
+        rows += muster_algorithms[algorithm].on_device != NULL ? 1 : 0;
+        for (uint32_t ranks = 2; ranks <= 17 && muster_algorithms[algorithm].on_device != NULL;
+             ranks++) {
+            struct muster_topology topology = test_topology_even(ranks, 1);
+            struct muster_check_result result;
+            char why[MUSTER_CHECK_TEXT_MAX];
+            struct muster_plan plan = test_plan(algorithm, &topology, 1003, ranks / 2);
+            plan.device = &prices;
+            plan.finish_together = true;
+            assert_true(muster_device_group_fits(algorithm, &plan));
+            struct test_job job = test_job_create(algorithm, &plan, ranks % 2 == 0);
+            const struct muster_schedule *first = &job.schedules[0];
+            assert_int_equal(muster_schedule_total(first).group_steps, 1);
+            assert_int_equal(muster_check_promises(job.shapes, job.schedules, job.ranks, false,
+                                                   MUSTER_CHECK_FINISH_TOGETHER, &result),
+                             MUSTER_OK);
+            assert_true(result.proven);
+            assert_true(test_execute(&job, job.schedules, false, &random, why));
+            test_job_finish(&job);
+            muster_topology_finish(&topology);
+        }
+    }
+    assert_int_equal(rows, 6);
+}
+
+/* Then the schedule is one of messages, which others have, too. */
+static void a_device_is_not_for_calls_that_it_would_do_otherwise(void **state)
+{
+    (void)state;
+    const uint32_t order[] = {3, 0, 4, 1, 2};
+    struct muster_topology topology = test_topology_even(5, 1);
+    struct muster_group_prices prices = {.GBps = {[MUSTER_ALLREDUCE] = 1}};
+    size_t nccl = 0;
+    assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, "nccl", &nccl), MUSTER_OK);
+    struct muster_plan plan = test_plan(nccl, &topology, 100, 0);
+    assert_false(muster_device_group_fits(nccl, &plan));
+    plan.device = &prices;
+    assert_true(muster_device_group_fits(nccl, &plan));
+    plan.reduction_order = order;
+    assert_false(muster_device_group_fits(nccl, &plan));
+    plan.reduction_order = NULL;
+    plan.keep_input = true;
+    assert_false(muster_device_group_fits(nccl, &plan));
+    plan.keep_input = false;
+    plan.count = 0;
+    assert_false(muster_device_group_fits(nccl, &plan));
+    plan.count = 100;
+    prices.GBps[MUSTER_ALLREDUCE] = 0;
+    assert_false(muster_device_group_fits(nccl, &plan));
+    muster_topology_finish(&topology);
+}
+
 static void calls_that_finish_together_and_keep_their_input_are_proven(void **state)
 {
     (void)state;
@@ -394,6 +457,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_in_shared_memory_is_one_group_step),
+        cmocka_unit_test(every_call_on_memory_of_a_device_is_proven),
+        cmocka_unit_test(a_device_is_not_for_calls_that_it_would_do_otherwise),
         cmocka_unit_test(calls_that_finish_together_and_keep_their_input_are_proven),
         cmocka_unit_test(a_reduction_follows_the_order_that_the_call_asks_for),
         cmocka_unit_test(a_hierarchical_allreduce_of_group_steps_is_proven_and_right),

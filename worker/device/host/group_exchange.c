@@ -23,6 +23,9 @@ static void pack(const struct muster_call *call, uint64_t words[5])
     words[3] = call->algorithm | (uint64_t)call->root << 32;
     words[4] = call->collective | (uint64_t)call->type << 8 | (uint64_t)call->op << 16 |
                (uint64_t)call->flags << 24 | (uint64_t)call->counting << 32;
+    if ((call->memory & MUSTER_CALL_BY_DEVICE) != 0) { /* else it makes no difference */
+        words[4] |= (uint64_t)call->memory << 40;
+    }
 }
 
 static struct muster_call unpack(const uint64_t words[5])
@@ -33,6 +36,7 @@ static struct muster_call unpack(const uint64_t words[5])
         .op = (uint8_t)(words[4] >> 16),
         .flags = (uint8_t)(words[4] >> 24),
         .counting = (uint8_t)(words[4] >> 32),
+        .memory = (uint8_t)(words[4] >> 40),
         .algorithm = (uint32_t)words[3],
         .root = (uint32_t)(words[3] >> 32),
         .count = words[0],

@@ -29,7 +29,7 @@ enum {
     AT_OP = 68,        /* 1 */
     AT_ALGORITHM = 69, /* 4 */
     AT_FLAGS = 73,     /* 1 */
-    AT_COUNTING = 74,  /* 1 */
+    AT_COUNTING = 74,  /* 1: the low half; the high one is `memory` */
     AT_RESERVED = 75,  /* 1, zero */
     RESERVED_BYTES = 1,
     AT_PRESCALE = 76,  /* 8 */
@@ -61,7 +61,7 @@ void muster_frame_encode_unchecked(const struct muster_frame *frame,
     b[AT_OP] = frame->call.op;
     muster_bytes_put(b + AT_ALGORITHM, frame->call.algorithm, 4);
     b[AT_FLAGS] = frame->call.flags;
-    b[AT_COUNTING] = frame->call.counting;
+    b[AT_COUNTING] = (unsigned char)(frame->call.counting | frame->call.memory << 4);
     memset(b + AT_RESERVED, 0, RESERVED_BYTES);
     muster_bytes_put_double(b + AT_PRESCALE, frame->call.prescale);
     muster_bytes_put_double(b + AT_POSTSCALE, frame->call.postscale);
@@ -221,7 +221,8 @@ muster_status muster_frame_decode_unchecked(const unsigned char bytes[MUSTER_FRA
         .call = {.collective = b[AT_COLLECTIVE],
                  .type = b[AT_TYPE],
                  .op = b[AT_OP],
-                 .counting = b[AT_COUNTING],
+                 .counting = b[AT_COUNTING] & 15,
+                 .memory = b[AT_COUNTING] >> 4,
                  .algorithm = (uint32_t)muster_bytes_get(b + AT_ALGORITHM, 4),
                  .flags = b[AT_FLAGS],
                  .root = (uint32_t)muster_bytes_get(b + AT_ROOT, 4),
