@@ -40,6 +40,8 @@ struct muster_group_invitation {
     int fd;                                       /* or -1 */
 };
 
+struct muster_device_memory; /* device.h */
+
 struct muster_group_options {
     uint32_t rank, ranks;  /* 2 to members_max */
     const uint32_t *names; /* [ranks] their ranks in error texts; borrowed for the group's life */
@@ -48,6 +50,11 @@ struct muster_group_options {
     size_t stream_bytes;   /* outputs from this size on are written past the caches; of memory of
                               the host only */
     int64_t deadline_ns;   /* of open */
+    /* Some memory of the device with which this rank takes part, where there are several; borrowed
+     * until open has returned. */
+    const struct muster_device_memory *memory;
+    muster_group_check check; /* during open; NULL: only its deadline ends it */
+    void *user;               /* of check */
 };
 
 /* Steps ---------------------------------------------------------------------------------------- */
@@ -70,7 +77,8 @@ struct muster_group_launch {
 
 /*
  * What a device does with groups. A group is this rank's part of it, `void *` to the others. One
- * thread at a time uses it, unless the slot says more. Every slot is filled.
+ * thread at a time uses it, unless the slot says more. Every slot is filled, but for those that say
+ * what NULL is.
  *
  * A group performs its steps in the order of their numbers, one at a time. Beside the group itself,
  * for blocking operations, it has channels, for operations in flight, which are groups of the same
@@ -83,6 +91,18 @@ struct muster_group_ops {
     bool needs_descriptor; /* to join: the members share memory with member 0 */
     bool priced;           /* price gives figures; else the cost model knows what steps cost */
 
+    /* These four are of a device whose steps take data that stays in its memory; NULL: its steps
+     * are for data in memory of the host.
+     *
+     * Whether this process can have groups with the device of this memory. *ret_version: all
+     * members need the same one, as `print_version` prints it. MUSTER_INVALID: it cannot, and the
+     * text says why. */
+    muster_status (*offer)(const struct muster_device_memory *memory, int *ret_version);
+    void (*print_version)(int version, char *ret_text, size_t size);
+    /* Whether steps of the collective can have this type and operation. */
+    bool (*performs)(enum muster_collective collective, muster_type type, muster_op op);
+    /* Whether this memory is of the device with which this rank takes part. */
+    bool (*holds)(void *group, const struct muster_device_memory *memory);
     /* Of member 0. The caller owns the descriptor. MUSTER_FATAL: no memory or descriptors;
      * MUSTER_INVALID: the device cannot have a group here, and the text says why. */
     muster_status (*invite)(const struct muster_group_options *options,

@@ -14,17 +14,12 @@
 
 #include "worker/base/status.h"
 #include "worker/device/cuda/cuda_library.h"
+#include "worker/device/cuda/nccl_groups.h"
 #include "worker/device/device.h"
 
 enum { DEVICES_MAX = 64 };
 
 extern const struct muster_device muster_cuda_device;
-
-static const char *error_name(const struct muster_cuda *cuda, int error)
-{
-    const char *name = NULL;
-    return cuda->get_error_name(error, &name) == 0 && name != NULL ? name : "an unknown error";
-}
 
 /* Finding ------------------------------------------------------------------------------------- */
 
@@ -117,7 +112,7 @@ static muster_status copy(const struct muster_device_memory *memory, void *to, c
     }
     return error == 0 ? MUSTER_OK
                       : muster_error_set(MUSTER_FATAL, "copying %zu bytes of a GPU: %s", size_bytes,
-                                         error_name(cuda, error));
+                                         muster_cuda_error_name(cuda, error));
 }
 
 /* Waits for the default stream of the memory's context. */
@@ -130,9 +125,9 @@ static muster_status wait_for_work(const struct muster_device_memory *memory)
         error = cuda->stream_synchronize(MUSTER_CUDA_LEGACY);
         (void)cuda->ctx_pop_current(&unused);
     }
-    return error == 0
-               ? MUSTER_OK
-               : muster_error_set(MUSTER_FATAL, "waiting for a GPU: %s", error_name(cuda, error));
+    return error == 0 ? MUSTER_OK
+                      : muster_error_set(MUSTER_FATAL, "waiting for a GPU: %s",
+                                         muster_cuda_error_name(cuda, error));
 }
 
 static muster_status export_pages(const struct muster_device_memory *memory, const void *base,
@@ -154,7 +149,7 @@ static muster_status export_pages(const struct muster_device_memory *memory, con
     }
     if (error != 0) {
         return muster_error_set(MUSTER_INVALID, "CUDA makes no dma-buf: %s",
-                                error_name(cuda, error));
+                                muster_cuda_error_name(cuda, error));
     }
     *ret_fd = fd;
     return MUSTER_OK;
@@ -169,7 +164,7 @@ const struct muster_device muster_cuda_device = {
     .finish = muster_device_finish_on_host,
     .wait = wait_for_work,
     .export_pages = export_pages,
-    .groups = &muster_device_no_groups,
+    .groups = &muster_nccl_groups,
     .rdma_advice =
         "Load nvidia-peermem (modprobe nvidia-peermem), or use Linux 5.12 or newer and "
         "an NVIDIA driver from 515 on with open kernel modules",

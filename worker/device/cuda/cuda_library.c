@@ -32,10 +32,25 @@ static bool find(void *handle, const char *name, void *ret_function)
     return symbol != NULL;
 }
 
+static bool find_streams(void *handle, struct muster_cuda *ret_cuda)
+{
+    return find(handle, "cuStreamCreate", &ret_cuda->stream_create) &&
+           find(handle, "cuStreamDestroy_v2", &ret_cuda->stream_destroy) &&
+           find(handle, "cuStreamQuery", &ret_cuda->stream_query) &&
+           find(handle, "cuStreamWaitEvent", &ret_cuda->stream_wait_event) &&
+           find(handle, "cuEventCreate", &ret_cuda->event_create) &&
+           find(handle, "cuEventRecord", &ret_cuda->event_record) &&
+           find(handle, "cuEventQuery", &ret_cuda->event_query) &&
+           find(handle, "cuEventDestroy_v2", &ret_cuda->event_destroy) &&
+           find(handle, "cuMemAlloc_v2", &ret_cuda->mem_alloc) &&
+           find(handle, "cuMemFree_v2", &ret_cuda->mem_free);
+}
+
 static bool find_all(void *handle, struct muster_cuda *ret_cuda)
 {
     (void)find(handle, "cuMemGetHandleForAddressRange",
                &ret_cuda->mem_get_handle_for_address_range);
+    ret_cuda->has_streams = find_streams(handle, ret_cuda);
     return find(handle, "cuPointerGetAttributes", &ret_cuda->pointer_get_attributes) &&
            find(handle, "cuPointerGetAttribute", &ret_cuda->pointer_get_attribute) &&
            find(handle, "cuDeviceGet", &ret_cuda->device_get) &&
@@ -77,4 +92,10 @@ const struct muster_cuda *muster_cuda_library(void)
     /* Found is read again: another thread may have found the library in the meantime. */
     return atomic_load(&library.searched) == load_count + 1 ? atomic_load(&library.found)
                                                             : search(load_count);
+}
+
+const char *muster_cuda_error_name(const struct muster_cuda *cuda, int error)
+{
+    const char *name = NULL;
+    return cuda->get_error_name(error, &name) == 0 && name != NULL ? name : "an unknown error";
 }

@@ -2,11 +2,12 @@
  * The functions of libcuda that are used, if the process has loaded it. Their types are written out
  * here, so that no header of CUDA is needed.
  *
- * Private to cuda.c.
+ * Private to this folder.
  */
 #ifndef MUSTER_WORKER_DEVICE_CUDA_CUDA_LIBRARY_H
 #define MUSTER_WORKER_DEVICE_CUDA_CUDA_LIBRARY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,9 @@ enum {
     MUSTER_CUDA_HANDLE_DMABUF = 1, /* CUmemRangeHandleType */
     MUSTER_CUDA_LEGACY = 1,        /* CUstream: the default stream */
     MUSTER_CUDA_PER_THREAD = 2,
+    MUSTER_CUDA_NON_BLOCKING = 1, /* of streams: they do not wait for the default stream */
+    MUSTER_CUDA_NO_TIMING = 2,    /* of events */
+    MUSTER_CUDA_NOT_READY = 600,  /* CUresult */
 };
 
 /* Each returns a CUresult; 0 is success. */
@@ -40,7 +44,22 @@ struct muster_cuda {
     /* From CUDA 11.7 on, else NULL. */
     int (*mem_get_handle_for_address_range)(void *ret_handle, uint64_t address, size_t size_bytes,
                                             int type, unsigned long long flags);
+    /* For groups (nccl_groups.c); all of them are there, or none is (has_streams). */
+    bool has_streams;
+    int (*stream_create)(void **ret_stream, unsigned flags);
+    int (*stream_destroy)(void *stream);
+    int (*stream_query)(uintptr_t stream);
+    int (*stream_wait_event)(uintptr_t stream, void *event, unsigned flags);
+    int (*event_create)(void **ret_event, unsigned flags);
+    int (*event_record)(void *event, uintptr_t stream);
+    int (*event_query)(void *event);
+    int (*event_destroy)(void *event);
+    int (*mem_alloc)(uint64_t *ret_address, size_t size_bytes);
+    int (*mem_free)(uint64_t address);
 };
+
+/* The name of an error. */
+const char *muster_cuda_error_name(const struct muster_cuda *cuda, int error);
 
 /* NULL: libcuda is not loaded, or too old. Any thread. */
 const struct muster_cuda *muster_cuda_library(void);

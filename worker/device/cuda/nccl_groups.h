@@ -1,0 +1,9 @@
+/* The groups of GPUs: NCCL performs their steps. Private to this folder. */
+#ifndef MUSTER_WORKER_DEVICE_CUDA_NCCL_GROUPS_H
+#define MUSTER_WORKER_DEVICE_CUDA_NCCL_GROUPS_H
+
+#include "worker/device/group.h"
+
+extern const struct muster_group_ops muster_nccl_groups;
+
+#endif
