@@ -114,9 +114,11 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
  * unchanged unless the call was in place without keep_input.
  *
  * GPU memory: each buffer may be memory of the host or of a CUDA device, on each member
- * independently. User functions get memory of the host. The input must be complete when the call
- * is made: the call waits for CUDA's default stream; the caller waits for other streams. The output
- * is complete when the call returns. MUSTER_FATAL: a copy failed; the error is CUDA's.
+ * independently; but where NCCL performs the call (worker/SETTINGS.md), the buffers of all members
+ * are on GPUs, or the call is MUSTER_INVALID on all of them. User functions get memory of the host.
+ * The input must be complete when the call is made: the call waits for CUDA's default stream; the
+ * caller waits for other streams. The output is complete when the call returns. MUSTER_FATAL: a
+ * copy failed; the error is CUDA's.
  *
  * Counts are elements, may be 0, and must be the same on all members. An array of counts has
  * muster_size() entries, in the order of ranks, and must be the same on all members, too, except in

@@ -27,6 +27,7 @@ struct muster_cached_operation {
     size_t algorithm;
     size_t element_size_bytes;
     bool has_host_steps; /* group steps of the hosts, beside messages */
+    bool on_device;      /* a device performs its group steps, on data in its memory */
     bool autotuning; /* its algorithm is not final: each call gets the one that is being tried */
     uint64_t scratch_bytes;
     uint64_t packs_bytes; /* launch.packs; 0: it is not compressed */

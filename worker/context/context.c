@@ -2,6 +2,7 @@
 #include "worker/context/context.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 #include "worker/base/thread.h"
 #include "worker/context/buffer_counts.h"
 #include "worker/context/context_parts.h"
+#include "worker/context/device_group.h"
 #include "worker/context/point_to_point_parts.h"
 
 /* Making -------------------------------------------------------------------------------------- */
@@ -121,6 +123,7 @@ void muster_context_destroy(struct muster_context *context)
     muster_point_to_point_destroy(atomic_load(&context->messages));
     muster_operation_cache_clear(&context->cache);
     muster_tuning_clear(&context->tuning);
+    muster_device_group_finish(context, failed);
     muster_context_memory_finish(&context->host, failed);
     muster_context_memory_finish(&context->shared, failed);
     muster_topology_finish(&context->topology);
@@ -171,6 +174,7 @@ static struct muster_context *acquire_turn(struct muster_context *context)
 
 static void release_turn(struct muster_context **context)
 {
+    muster_device_group_leave(*context);
     muster_turns_release(&(*context)->turns);
 }
 
@@ -292,6 +296,22 @@ run_ranges(struct muster_context *context, const struct muster_request *request,
     return muster_staged_ranges_store(staged, timeline);
 }
 
+/* As after a turn that was missed. */
+static muster_status enter_device_group(struct muster_context *context,
+                                        const struct muster_request *request)
+{
+    muster_status status = muster_device_group_enter(context, request);
+    if (status == MUSTER_OK) {
+        return MUSTER_OK;
+    }
+    context->broken = MUSTER_REJOIN;
+    (void)muster_error_prefix(MUSTER_REJOIN, "%s (context %s, generation %llu)",
+                              muster_collective_name(request->collective), context->name,
+                              (unsigned long long)muster_epoch_shown(context->generation));
+    (void)snprintf(context->broken_text, sizeof context->broken_text, "%s", muster_last_error());
+    return MUSTER_REJOIN;
+}
+
 muster_status muster_context_run(struct muster_context *context,
                                  const struct muster_request *request, uint32_t *ret_suspect)
 {
@@ -307,6 +327,9 @@ muster_status muster_context_run(struct muster_context *context,
     }
     if (context->broken != MUSTER_OK) {
         return muster_error_set(context->broken, "%s", context->broken_text);
+    }
+    if (context->device_setup != NULL) {
+        TRY(enter_device_group(context, request));
     }
     if (context->repeated.cached != NULL &&
         muster_request_repeats(request, &context->repeated.request)) {
@@ -327,6 +350,12 @@ muster_status muster_context_algorithm(struct muster_context *context,
     /* The analyzer does not see that MUSTER_OK means that there is one. */
     *ret_algorithm = cached->algorithm; /* NOLINT(clang-analyzer-core.NullDereference) */
     return MUSTER_OK;
+}
+
+bool muster_context_has_device_group(struct muster_context *context)
+{
+    AUTO_TURN(context);
+    return context->device_group.memory != NULL;
 }
 
 muster_status muster_context_is_tuned(struct muster_context *context,

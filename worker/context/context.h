@@ -82,6 +82,9 @@ MUSTER_CHECKED muster_status muster_context_open_group(struct muster_context *co
  * they were detached. Any thread. */
 bool muster_context_is_idle(struct muster_context *context);
 
+/* Whether calls on memory of a device may be group steps of that device by now. */
+bool muster_context_has_device_group(struct muster_context *context);
+
 /* Operations finished since the context was created: the progress counter. Any thread. */
 uint64_t muster_context_progress(const struct muster_context *context);
 

@@ -17,8 +17,11 @@
  *   staged_ranges.c         those of them that are memory of a device
  *   device_staging.c        buffers that are memory of a device
  *   memory_setup.c          opens groups of a device, by collectives of the context
+ *   context_memory.c        and closes them
  *   shared_memory_setup.c   that of all ranks, which performs whole calls
  *   host_memory_setup.c     that of each host
+ *   device_group.c          a group of a device, for data in its memory: opened in the background
+ *   quiet_exchange.c        the collectives by which the ranks agree on that meanwhile
  *   host_steps.c            how the group steps of a call on several hosts are performed
  *   autotune.c              calls that try algorithms
  *   started_calls.c         calls in flight
@@ -98,12 +101,16 @@ struct muster_context {
      * All ranks have it or none; memory is NULL, too, on a host of one rank. */
     struct muster_context_memory host;
     bool hosts_share;
+    /* The group of all ranks of a device that data of calls has been in; its memory is NULL until
+     * they have agreed to use it. The setup is made by the first such call. */
+    struct muster_context_memory device_group;
+    struct muster_device_setup *device_setup;
     uint32_t *local_order; /* of reduction, among the ranks of the host; NULL: not needed */
     muster_status broken;  /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];
 };
 
-/* memory_setup.c: leaves the group, in which no step is under way; accepts what is not there.
+/* context_memory.c: leaves the group, in which no step is under way; accepts what is not there.
  * failed: a step has failed, so the device aborts first, which is bounded. */
 void muster_context_memory_finish(struct muster_context_memory *memory, bool failed);
 

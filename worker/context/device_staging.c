@@ -55,10 +55,10 @@ static muster_status begin_direct(struct muster_device_call *call)
     pair->out_on_device = muster_device_find(request->out, &pair->out_memory);
     bool same = pair->in_on_device && pair->in_memory.device == pair->out_memory.device &&
                 pair->in_memory.context == pair->out_memory.context;
-    if (pair->in_on_device) {
+    if (pair->in_on_device && !call->in_order) {
         TRY(pair->in_memory.device->wait(&pair->in_memory));
     }
-    if (pair->out_on_device && !same) {
+    if (pair->out_on_device && !same && !call->in_order) {
         TRY(pair->out_memory.device->wait(&pair->out_memory));
     }
     call->request = *request;

@@ -34,10 +34,11 @@ struct muster_device_call {
     struct muster_request request;         /* as it is to be launched */
     const struct muster_request *original; /* as the caller made it; borrowed */
     bool direct;                           /* else staged */
-    struct muster_timeline *timeline;      /* borrowed; or NULL */
-    uint64_t in_bytes, out_bytes;          /* of each buffer */
-    bool output_is_input;                  /* on the root of a broadcast */
-    uint32_t count;                        /* pairs; 1 in a direct call */
+    bool in_order; /* of a direct call: the device itself puts it behind the program's work */
+    struct muster_timeline *timeline; /* borrowed; or NULL */
+    uint64_t in_bytes, out_bytes;     /* of each buffer */
+    bool output_is_input;             /* on the root of a broadcast */
+    uint32_t count;                   /* pairs; 1 in a direct call */
     struct muster_device_pair pairs[MUSTER_BUFFERS_MAX];
     const void *inputs[MUSTER_BUFFERS_MAX];
     void *outputs[MUSTER_BUFFERS_MAX];

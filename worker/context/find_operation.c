@@ -5,12 +5,16 @@
  * are checked. What is not in the cache is checked in full, gets an algorithm (named, overridden,
  * found by autotuning, or the cheapest by the cost model), and its schedule.
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "collectives/reduce/float_environment.h"
 #include "collectives/select/host_memory.h"
 #include "collectives/select/tuning.h"
 #include "worker/base/cleanup.h"
 #include "worker/context/compression_choice.h"
 #include "worker/context/context_parts.h"
+#include "worker/context/device_group.h"
 
 /* Choosing ------------------------------------------------------------------------------------ */
 
@@ -84,6 +88,9 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
         .memory = context->shared.memory != NULL ? &context->shared.reach
                   : context->hosts_share         ? &context->host.reach
                                                  : NULL,
+        .device = (flags & MUSTER_KEY_MEMORY) == MUSTER_CALL_ON_DEVICE << MUSTER_KEY_MEMORY_SHIFT
+                      ? &context->device_group.reach.prices
+                      : NULL,
     };
     muster_caller_order_plan(&context->order, &cached->order_of_blocks, &plan);
     return plan;
@@ -116,13 +123,32 @@ static muster_status generate_schedule(const struct muster_context *context,
                                         ret_schedule);
 }
 
+/* The device performs all group steps in the one way that it has. */
+static muster_status generate_on_device(const struct muster_plan *plan,
+                                        struct muster_cached_operation *made,
+                                        struct muster_schedule *ret_schedule, uint8_t **ret_methods)
+{
+    struct muster_schedule schedule;
+    TRY(muster_schedule_generate(made->algorithm, plan, &schedule));
+    uint8_t *methods = malloc(schedule.step_count + 1);
+    if (methods == NULL) {
+        muster_schedule_finish(&schedule);
+        return muster_error_set(MUSTER_FATAL, "no memory for %zu steps", schedule.step_count);
+    }
+    memset(methods, MUSTER_MEMORY_OF_DEVICE, schedule.step_count);
+    *ret_schedule = schedule;
+    *ret_methods = methods;
+    return MUSTER_OK;
+}
+
 /* made has its algorithm. */
 static muster_status generate(const struct muster_context *context, struct muster_plan *plan,
                               struct muster_cached_operation *made)
 {
-    struct muster_schedule schedule;
+    struct muster_schedule schedule = {.steps = NULL};
     AUTO_FREE uint8_t *methods = NULL;
-    TRY(generate_schedule(context, plan, made, &schedule, &methods));
+    TRY(made->on_device ? generate_on_device(plan, made, &schedule, &methods)
+                        : generate_schedule(context, plan, made, &schedule, &methods));
     made->step_count = schedule.step_count;
     if (__builtin_mul_overflow(schedule.scratch_count, made->element_size_bytes,
                                &made->scratch_bytes)) {
@@ -133,7 +159,7 @@ static muster_status generate(const struct muster_context *context, struct muste
     uint64_t packs = schedule.input_count + schedule.output_count;
     const uint32_t *peers = muster_caller_order_peers(&context->order, plan, context->ranks);
     TRY(muster_operation_create(context->fabric, &schedule, peers, &made->operation));
-    made->has_host_steps = methods != NULL;
+    made->has_host_steps = methods != NULL && !made->on_device;
     muster_operation_set_methods(made->operation, methods);
     methods = NULL;
     if (made->launch.packing.compression == 0) {
@@ -171,6 +197,15 @@ muster_status muster_context_schedule(const struct muster_context *context,
     count_packs(context, made, plan);
     TRY(muster_plan_check(made->algorithm, plan));
     made->launch.call.algorithm = (uint32_t)made->algorithm;
+    made->on_device = muster_device_group_fits(made->algorithm, plan);
+    if (made->on_device) {
+        made->launch.call.memory |= MUSTER_CALL_BY_DEVICE;
+        plan->memory = NULL;
+        TRY(generate(context, plan, made));
+        muster_operation_set_group(made->operation, &context->device_group.group, 0);
+        return MUSTER_OK;
+    }
+    plan->device = NULL;
     bool in_parts = plan->memory != NULL && plan->topology->hosts > 1;
     if (in_parts ? made->launch.packing.compression != 0
                  : !muster_algorithm_uses_memory(made->algorithm) ||
@@ -250,11 +285,19 @@ static muster_status find_by_key(struct muster_context *context,
     return make_operation(context, &made, ret_cached);
 }
 
+static muster_status make_key(struct muster_context *context, const struct muster_request *request)
+{
+    TRY(muster_request_key(request, context->topology.ranks, context->key));
+    context->key->flags |= (uint32_t)muster_device_group_memory(context, request)
+                           << MUSTER_KEY_MEMORY_SHIFT;
+    return MUSTER_OK;
+}
+
 muster_status muster_context_find(struct muster_context *context,
                                   const struct muster_request *request,
                                   struct muster_cached_operation **ret_cached)
 {
-    TRY(muster_request_key(request, context->topology.ranks, context->key));
+    TRY(make_key(context, request));
     return find_by_key(context, request, ret_cached);
 }
 
@@ -262,7 +305,7 @@ muster_status muster_context_find_with(struct muster_context *context,
                                        const struct muster_request *request, size_t algorithm,
                                        struct muster_cached_operation **ret_cached)
 {
-    TRY(muster_request_key(request, context->topology.ranks, context->key));
+    TRY(make_key(context, request));
     context->key->algorithm = (uint32_t)algorithm;
     context->key->flags |= MUSTER_KEY_NAMED;
     return find_by_key(context, request, ret_cached);

@@ -8,6 +8,7 @@
 
 #include "worker/base/epoch.h"
 #include "worker/context/context_parts.h"
+#include "worker/context/device_group.h"
 #include "worker/context/local_work.h"
 #include "worker/device/devices.h"
 #include "worker/trace/timeline.h"
@@ -178,12 +179,14 @@ static __attribute__((noinline)) muster_status
 launch_on_device(struct muster_context *context, const struct muster_request *request,
                  const struct muster_cached_operation *cached, uint8_t flags, uint32_t *ret_suspect)
 {
-    struct muster_device_call call = {.direct =
-                                          muster_context_may_be_direct(context, request, cached),
+    bool direct = cached->on_device || muster_context_may_be_direct(context, request, cached);
+    struct muster_device_call call = {.direct = direct,
+                                      .in_order = cached->on_device,
                                       .timeline = muster_fabric_timeline(context->fabric)};
     muster_status status =
         muster_device_call_begin(&call, &context->staging, request, &cached->launch);
     if (status == MUSTER_OK) {
+        muster_device_group_want(context, request, &call.pairs[0]);
         TRY(launch_with(context, &call.request, cached, call.direct ? &call : NULL, flags,
                         ret_suspect));
         status = muster_device_call_end(&call);

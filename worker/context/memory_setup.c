@@ -9,8 +9,6 @@
 #include "worker/context/context_parts.h"
 #include "worker/device/devices.h"
 
-enum { ABORT_MS = 2000 }; /* after a failure; a device that hangs is left behind then */
-
 /* Identifies the descriptor of this context among others on the link. */
 static uint64_t tag_of(const struct muster_memory_setup *setup)
 {
@@ -230,20 +228,4 @@ muster_status muster_memory_setup_open(const struct muster_memory_setup *setup,
         muster_context_memory_finish(memory, true);
     }
     return status;
-}
-
-void muster_context_memory_finish(struct muster_context_memory *memory, bool failed)
-{
-    const struct muster_device *device = memory->group.device;
-    if (memory->memory == NULL) {
-        return;
-    }
-    if (failed) {
-        device->groups->abort(memory->memory, muster_clock_after_ms(ABORT_MS));
-    }
-    for (uint32_t i = 0; i < MUSTER_GROUP_CHANNELS; i++) {
-        device->groups->close(memory->channels[i]);
-    }
-    device->groups->close(memory->memory);
-    *memory = (struct muster_context_memory){.memory = NULL};
 }

@@ -71,6 +71,9 @@ void muster_message_prepare_device(struct muster_step_message *message)
     struct muster_transfer *transfer = &message->transfer;
     bool into = step->kind != MUSTER_STEP_SEND && operation->memories[step->target] != NULL;
     message->failed_copy = false;
+    if (step->span.count == 0) {
+        return; /* nothing is in memory of a device, as where the ranks only come together */
+    }
     if (step->kind == MUSTER_STEP_SEND) {
         transfer->memory = operation->memories[step->source];
     } else if (step->kind == MUSTER_STEP_RECV_REDUCE &&
