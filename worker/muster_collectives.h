@@ -67,6 +67,11 @@ typedef struct muster_call_options {
     /* Compresses this call, which must be one that can be compressed; see below. */
     muster_compression compression;
     uint32_t reserved; /* 0 */
+    /* A stream of CUDA (a CUstream or cudaStream_t; CU_STREAM_LEGACY for CUDA's default stream), of
+     * the GPU that has the buffers. The call takes its input when the stream has produced it,
+     * returns when it is enqueued, and work that the program puts on the stream later comes after
+     * the result. See "Streams" below. NULL: no stream. May differ between members. */
+    void *stream;
 } muster_call_options;
 
 /* muster_call_options_init(muster_call_options *options) fills in the size and all defaults, which
@@ -119,6 +124,14 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
  * The input must be complete when the call is made: the call waits for CUDA's default stream; the
  * caller waits for other streams. The output is complete when the call returns. MUSTER_FATAL: a
  * copy failed; the error is CUDA's.
+ *
+ * Streams: with a stream a call does not block, but for a short time to enqueue it, and where it
+ * scales its input, takes several buffers, or is compressed: then until the stream has produced the
+ * input. It is then an operation in flight without a handle, in the order of the members' calls in
+ * flight (muster_operations.h); with a _start form there is a handle, too. The buffers are the
+ * caller's again when the stream has come past the call. If it fails later, the stream goes on, the
+ * output is undefined, and the next call of the scope returns the error. MUSTER_INVALID: a buffer
+ * that is not memory of the stream's GPU, a list of ranges, or a stream that does not exist.
  *
  * Counts are elements, may be 0, and must be the same on all members. An array of counts has
  * muster_size() entries, in the order of ranks, and must be the same on all members, too, except in

@@ -15,6 +15,7 @@
 #include "collectives/call/shape.h"
 
 struct muster_device_memory; /* worker/device/devices.h */
+struct muster_launch_moves;  /* worker/executor/executor.h */
 
 /* The sizes of the caller's buffers on this rank; all buffers of a side have the same size. */
 struct muster_buffer_sizes {
@@ -53,6 +54,9 @@ struct muster_launch {
     /* The allocation that `in` or `out` lies in, if it is memory of a device that all links of the
      * operation can read; NULL: memory of the host. Borrowed. */
     const struct muster_device_memory *in_memory, *out_memory;
+    /* The caller's buffers are memory of a device, from which `in` and to which `out` is copied
+     * while the operation runs; then it finishes the results, too. Borrowed. NULL: not so. */
+    struct muster_launch_moves *moves;
     int64_t deadline_ns; /* of muster_clock_ns() */
     int32_t priority;    /* of its messages */
     /* Only the sequence and the deadline differ from the launch of the same operation before, which

@@ -49,6 +49,7 @@ struct muster_request {
     bool reproducible; /* the result depends on the members' `order` only */
     bool keep_input;   /* promises: see muster_plan */
     bool finish_together;
+    uintptr_t stream; /* of the device that has the buffers; 0: none */
     int64_t deadline_ns;
     int32_t priority; /* of its messages on a link: a higher one goes first */
     /* A list of no buffers: a reduction to which this rank adds nothing, and whose result it does

@@ -78,6 +78,7 @@ int cuLaunchHostFunc(uintptr_t stream, void (*function)(void *user), void *user)
 /* Streams and events */
 int cuStreamCreate(uintptr_t *ret_stream, unsigned flags);
 int cuStreamCreateWithPriority(uintptr_t *ret_stream, unsigned flags, int priority);
+int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest);
 int cuStreamDestroy_v2(uintptr_t stream);
 int cuStreamGetCtx(uintptr_t stream, void **ret_context);
 int cuStreamQuery(uintptr_t stream);

@@ -33,6 +33,18 @@ int cuStreamCreateWithPriority(uintptr_t *ret_stream, unsigned flags, int priori
     return 0;
 }
 
+/* Priorities change nothing here. */
+int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest)
+{
+    LOCKED_SCOPE();
+    int error = pretended_refusal();
+    if (error == 0) {
+        *ret_least = 0;
+        *ret_greatest = -5;
+    }
+    return error;
+}
+
 int cuStreamCreate(uintptr_t *ret_stream, unsigned flags)
 {
     return cuStreamCreateWithPriority(ret_stream, flags, 0);

@@ -130,7 +130,7 @@ void muster_context_destroy(struct muster_context *context)
     muster_turns_finish(&context->turns);
     pthread_mutex_destroy(&context->mutex);
     free(context->scratch.memory);
-    free(context->staging.memory);
+    muster_device_room_finish(&context->staging);
     muster_call_ranges_finish(&context->ranges);
     free(context->local_order);
     free(context->ranks);

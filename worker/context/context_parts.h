@@ -16,6 +16,7 @@
  *   ranges.c                calls on several ranges
  *   staged_ranges.c         those of them that are memory of a device
  *   device_staging.c        buffers that are memory of a device
+ *   device_room.c           pinned memory and queues for them
  *   memory_setup.c          opens groups of a device, by collectives of the context
  *   context_memory.c        and closes them
  *   shared_memory_setup.c   that of all ranks, which performs whole calls
@@ -94,7 +95,7 @@ struct muster_context {
     bool tunes;
     struct muster_tuning tuning;
     struct muster_scratch scratch;
-    struct muster_scratch staging;       /* of calls on memory of a device */
+    struct muster_device_room staging;   /* of calls on memory of a device */
     struct muster_call_ranges ranges;    /* of the present call */
     struct muster_context_memory shared; /* shared.memory is NULL where the ranks share none */
     /* On several hosts: what the ranks of this rank's host share, for group steps beside messages.
@@ -183,6 +184,9 @@ MUSTER_CHECKED muster_status muster_context_prepare(const struct muster_context 
 bool muster_context_may_be_direct(const struct muster_context *context,
                                   const struct muster_request *request,
                                   const struct muster_cached_operation *cached);
+/* Likewise: whether its operation may move a staged call's buffers. */
+bool muster_context_may_move(const struct muster_request *request,
+                             const struct muster_cached_operation *cached);
 
 /* launch.c: adds the span of a call that has succeeded to the timeline. */
 void muster_context_trace(const struct muster_context *context, const struct muster_launch *launch,

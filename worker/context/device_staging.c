@@ -5,8 +5,11 @@
 
 #include "collectives/reduce/reduce.h"
 #include "worker/base/status.h"
+#include "worker/context/scratch.h"
 #include "worker/device/devices.h"
 #include "worker/trace/timeline.h"
+
+enum { MOVED_BYTES_MIN = 512 << 10 }; /* below, a copy before and one after cost less */
 
 static uint32_t buffers_of(const struct muster_request *request)
 {
@@ -65,9 +68,13 @@ static muster_status begin_direct(struct muster_device_call *call)
     return MUSTER_OK;
 }
 
-void muster_device_call_bind(const struct muster_device_call *call, struct muster_launch *launch)
+void muster_device_call_bind(struct muster_device_call *call, struct muster_launch *launch)
 {
     const struct muster_device_pair *pair = &call->pairs[0];
+    launch->moves = call->moves ? &call->launch_moves : NULL;
+    if (!call->direct) {
+        return;
+    }
     launch->in_memory = pair->in_on_device ? &pair->in_memory : NULL;
     launch->out_memory = pair->out_on_device ? &pair->out_memory : NULL;
 }
@@ -129,42 +136,139 @@ static void make_request(struct muster_device_call *call, char *memory)
 
 /* Copying ------------------------------------------------------------------------------------- */
 
-static muster_status copy(const struct muster_device_call *call,
-                          const struct muster_device_memory *memory, void *to, const void *from,
-                          uint64_t size_bytes)
+/* Beside a stream that is held no copy may use the streams of the program. */
+static muster_status copy_in_queue(const struct muster_device_room *room, void *queue, void *to,
+                                   const void *from, uint64_t size_bytes)
 {
+    uint64_t before = 0;
+    uint64_t done = 0;
+    TRY(room->queues->poll(queue, &before));
+    TRY(room->queues->copy(queue, to, from, size_bytes));
+    while (done <= before) {
+        TRY(room->queues->poll(queue, &done));
+    }
+    return MUSTER_OK;
+}
+
+static muster_status copy(const struct muster_device_call *call,
+                          const struct muster_device_memory *memory, bool fetches, void *to,
+                          const void *from, uint64_t size_bytes)
+{
+    const struct muster_device_room *room = call->room;
     int64_t started_ns = muster_timeline_clock(call->timeline);
-    TRY(memory->device->copy(memory, to, from, size_bytes));
+    if (call->original->stream != 0) {
+        TRY(copy_in_queue(room, fetches ? room->fetches : room->stores, to, from, size_bytes));
+    } else {
+        TRY(memory->device->copy(memory, to, from, size_bytes));
+    }
     muster_timeline_add_local(call->timeline, MUSTER_TIMELINE_DEVICE_COPY, started_ns, size_bytes,
                               (struct muster_timeline_operation){.sequence = 0});
     return MUSTER_OK;
 }
 
-/* A broadcast reads and writes its output buffer. */
-static muster_status begin_staged(struct muster_device_call *call, struct muster_scratch *staging)
+/* The first buffer of the call that is memory of a device. */
+static const struct muster_device_memory *first_memory(const struct muster_device_call *call)
 {
-    uint64_t end = 0;
     for (uint32_t i = 0; i < call->count; i++) {
-        end = lay_out(call, i, end);
+        const struct muster_device_pair *pair = &call->pairs[i];
+        if (pair->in_on_device || pair->out_on_device) {
+            return pair->in_on_device ? &pair->in_memory : &pair->out_memory;
+        }
     }
-    TRY(muster_scratch_reserve(staging, end));
-    make_request(call, staging->memory);
+    return NULL;
+}
+
+static muster_status copy_inputs(const struct muster_device_call *call)
+{
     for (uint32_t i = 0; i < call->count; i++) {
         const struct muster_device_pair *pair = &call->pairs[i];
         if (pair->in_on_device) {
-            TRY(copy(call, &pair->in_memory, (void *)call->inputs[i], input_of(call->original, i),
-                     call->in_bytes));
+            TRY(copy(call, &pair->in_memory, true, (void *)call->inputs[i],
+                     input_of(call->original, i), call->in_bytes));
         }
         if (pair->out_on_device && call->output_is_input) {
-            TRY(copy(call, &pair->out_memory, call->outputs[i], output_of(call->original, i),
+            TRY(copy(call, &pair->out_memory, true, call->outputs[i], output_of(call->original, i),
                      call->out_bytes));
         }
     }
     return MUSTER_OK;
 }
 
+/* The operation moves the buffers. Only those in one memory of a device, or in memory of the host.
+ */
+static bool can_move(const struct muster_device_call *call)
+{
+    const struct muster_device_pair *pair = &call->pairs[0];
+    uint64_t bytes = call->in_bytes > call->out_bytes ? call->in_bytes : call->out_bytes;
+    bool same = !pair->in_on_device || !pair->out_on_device ||
+                (pair->in_memory.device == pair->out_memory.device &&
+                 pair->in_memory.context == pair->out_memory.context);
+    return call->may_move && same && (bytes >= MOVED_BYTES_MIN || call->original->stream != 0);
+}
+
+/* Copies come after what the program has enqueued, and the stream after the call. */
+static muster_status order(const struct muster_device_call *call)
+{
+    const struct muster_device_room *room = call->room;
+    uintptr_t stream = call->original->stream;
+    TRY(muster_device_room_open_queues(call->room));
+    TRY(room->queues->follow(room->fetches, stream));
+    TRY(room->queues->follow(room->stores, stream));
+    return stream != 0 ? room->queues->hold(room->stores, stream) : MUSTER_OK;
+}
+
+/* A broadcast reads and writes its output buffer. */
+static muster_status begin_moves(struct muster_device_call *call)
+{
+    const struct muster_device_room *room = call->room;
+    const struct muster_device_pair *pair = &call->pairs[0];
+    const struct muster_request *original = call->original;
+    bool broadcasts = original->collective == MUSTER_BROADCAST;
+    bool fetches = broadcasts ? call->output_is_input && pair->out_on_device : pair->in_on_device;
+    call->launch_moves = (struct muster_launch_moves){
+        .queues = room->queues,
+        .in = fetches ? (broadcasts ? original->out : original->in) : NULL,
+        .out = pair->out_on_device ? original->out : NULL,
+        .fetches = room->fetches,
+        .stores = room->stores};
+    return MUSTER_OK;
+}
+
+static muster_status begin_staged(struct muster_device_call *call, struct muster_device_room *room)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < call->count; i++) {
+        end = lay_out(call, i, end);
+    }
+    const struct muster_device_memory *memory = first_memory(call);
+    if (memory == NULL) { /* of buffers without elements */
+        call->request = *call->original;
+        call->count = 0;
+        return MUSTER_OK;
+    }
+    TRY(muster_device_room_reserve(room, memory, end));
+    call->room = room;
+    make_request(call, room->memory);
+    call->moves = can_move(call);
+    if (call->moves || call->original->stream != 0) {
+        TRY(order(call));
+    }
+    muster_status status = call->moves ? begin_moves(call) : copy_inputs(call);
+    if (status != MUSTER_OK) {
+        muster_device_call_release(call);
+    }
+    return status;
+}
+
+void muster_device_call_release(struct muster_device_call *call)
+{
+    if (call->room != NULL && call->original->stream != 0) {
+        call->room->queues->release(call->room->stores);
+    }
+}
+
 muster_status muster_device_call_begin(struct muster_device_call *call,
-                                       struct muster_scratch *staging,
+                                       struct muster_device_room *room,
                                        const struct muster_request *request,
                                        const struct muster_launch *launch)
 {
@@ -175,15 +279,21 @@ muster_status muster_device_call_begin(struct muster_device_call *call,
     call->out_bytes = launch->sizes.out_bytes;
     call->output_is_input = broadcasts && shape->rank == shape->root;
     call->count = buffers_of(request);
-    return call->direct ? begin_direct(call) : begin_staged(call, staging);
+    call->room = NULL;
+    call->moves = false;
+    if (call->launch_moves.failed) { /* the launch before */
+        muster_device_room_abandon(room);
+    }
+    call->launch_moves = (struct muster_launch_moves){0};
+    return call->direct ? begin_direct(call) : begin_staged(call, room);
 }
 
 muster_status muster_device_call_end(const struct muster_device_call *call)
 {
-    for (uint32_t i = 0; i < call->count && !call->direct; i++) {
+    for (uint32_t i = 0; i < call->count && !call->direct && !call->moves; i++) {
         const struct muster_device_pair *pair = &call->pairs[i];
         if (pair->out_on_device) {
-            TRY(copy(call, &pair->out_memory, output_of(call->original, i), call->outputs[i],
+            TRY(copy(call, &pair->out_memory, false, output_of(call->original, i), call->outputs[i],
                      call->out_bytes));
         }
     }

@@ -103,8 +103,8 @@ static muster_status fail(struct muster_context *context, const struct muster_la
 }
 
 /*
- * Buffers are memory of the host, or direct->pairs[0] says which are a device's that the links
- * read; direct may be NULL.
+ * Buffers are memory of the host; or `device` says which are a device's that the links read, or are
+ * moved; it may be NULL.
  *
  * The order: memory is reserved first, because the other ranks wait for an operation as soon as it
  * has a number. Then this rank's own buffers are gathered, which needs no other rank. Then the
@@ -114,19 +114,19 @@ static muster_status fail(struct muster_context *context, const struct muster_la
 static muster_status launch_with(struct muster_context *context,
                                  const struct muster_request *request,
                                  const struct muster_cached_operation *cached,
-                                 const struct muster_device_call *direct, uint8_t flags,
+                                 struct muster_device_call *device, uint8_t flags,
                                  uint32_t *ret_suspect)
 {
     int64_t started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
     struct muster_launch launch;
     TRY(muster_context_prepare(context, request, cached, &context->scratch, &launch));
     launch.call.flags |= flags;
-    if (direct != NULL) {
-        muster_device_call_bind(direct, &launch);
+    if (device != NULL) {
+        muster_device_call_bind(device, &launch);
     }
     launch.sequence = ++context->sequence;
     muster_status status = run(context, cached, &launch, ret_suspect);
-    if (status == MUSTER_OK) {
+    if (status == MUSTER_OK && launch.moves == NULL) {
         status = launch.out_memory != NULL
                      ? muster_device_call_finish(&launch)
                      : muster_local_end(request, &cached->order_of_blocks, &launch);
@@ -134,7 +134,7 @@ static muster_status launch_with(struct muster_context *context,
     if (status != MUSTER_OK) {
         return fail(context, &launch, status);
     }
-    if (flags == 0 && direct == NULL) {
+    if (flags == 0 && device == NULL) {
         muster_repeated_call_note(context, request, cached, &launch);
     }
     atomic_fetch_add(&context->progress, 1);
@@ -174,6 +174,15 @@ bool muster_context_may_be_direct(const struct muster_context *context,
            muster_operation_reads_devices(cached->operation, context->generation);
 }
 
+/* One input and one output, as the schedule has them. */
+bool muster_context_may_move(const struct muster_request *request,
+                             const struct muster_cached_operation *cached)
+{
+    return cached->operation != NULL && request->buffer_count == 0 && !request->no_buffers &&
+           request->ranges == NULL && muster_request_prescale(request) == 1 &&
+           cached->packs_bytes == 0 && !muster_operation_order_copies(&cached->order_of_blocks);
+}
+
 /* Not inlined: the call is some kilobytes of stack that other calls do not need. */
 static __attribute__((noinline)) muster_status
 launch_on_device(struct muster_context *context, const struct muster_request *request,
@@ -182,13 +191,17 @@ launch_on_device(struct muster_context *context, const struct muster_request *re
     bool direct = cached->on_device || muster_context_may_be_direct(context, request, cached);
     struct muster_device_call call = {.direct = direct,
                                       .in_order = cached->on_device,
+                                      .may_move = muster_context_may_move(request, cached),
                                       .timeline = muster_fabric_timeline(context->fabric)};
     muster_status status =
         muster_device_call_begin(&call, &context->staging, request, &cached->launch);
     if (status == MUSTER_OK) {
         muster_device_group_want(context, request, &call.pairs[0]);
-        TRY(launch_with(context, &call.request, cached, call.direct ? &call : NULL, flags,
-                        ret_suspect));
+        status = launch_with(context, &call.request, cached, &call, flags, ret_suspect);
+        if (call.launch_moves.failed) {
+            muster_device_room_abandon(&context->staging);
+        }
+        TRY(status);
         status = muster_device_call_end(&call);
     }
     return status == MUSTER_OK

@@ -67,6 +67,7 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
     if (status == MUSTER_OK) {
         status = muster_started_call_complete(call, launch);
     }
+    muster_started_call_release(call);
     if (status == MUSTER_OK) {
         atomic_fetch_add(&context->progress, 1);
         muster_context_trace(context, launch, call->started_ns);
@@ -196,7 +197,11 @@ static muster_status launch_locked(struct muster_started_calls *calls,
     if (call->counting != NULL) {
         bind_counts(call);
     }
-    TRY(muster_progress_engine_start(calls->engine, &call->in_flight));
+    muster_status status = muster_progress_engine_start(calls->engine, &call->in_flight);
+    if (status != MUSTER_OK) {
+        muster_started_call_release(call);
+        return status;
+    }
     calls->sequence++;
     TAILQ_INSERT_TAIL(&calls->active, call, order);
     return MUSTER_OK;

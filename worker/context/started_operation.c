@@ -18,7 +18,10 @@ void muster_started_call_free(struct muster_started_call *call)
     muster_operation_destroy(call->counting);
     muster_operation_order_finish(&call->own.order_of_blocks);
     free(call->scratch.memory);
-    free(call->staging.memory);
+    if (call->device != NULL && call->device->launch_moves.failed) {
+        muster_device_room_abandon(&call->staging);
+    }
+    muster_device_room_finish(&call->staging);
     free(call->device);
     free(call->inputs);
     free(call->outputs);

@@ -19,7 +19,7 @@ struct muster_started_call {
     uint32_t list_size;
     struct muster_call_ranges ranges;  /* of the request */
     struct muster_device_call *device; /* owned: of a request with memory of a device; or NULL */
-    struct muster_scratch staging;     /* of that */
+    struct muster_device_room staging; /* of that */
     struct muster_operation *counting; /* owned: of an average over lists of buffers; or NULL */
     uint64_t counts[MUSTER_BUFFER_COUNTS_SIZE]; /* of that */
     bool on_device;                             /* this launch has such memory */
@@ -39,6 +39,8 @@ MUSTER_CHECKED muster_status muster_started_call_find(struct muster_context *con
  * device: then this copies the input. */
 MUSTER_CHECKED muster_status muster_started_call_prepare(struct muster_started_call *call,
                                                          struct muster_launch *ret_launch);
+/* The launch has ended, with whatever status, or does not begin: its stream goes on. */
+void muster_started_call_release(struct muster_started_call *call);
 /* The operation has succeeded: computes the results, and copies them to memory of a device. */
 MUSTER_CHECKED muster_status muster_started_call_complete(struct muster_started_call *call,
                                                           const struct muster_launch *launch);

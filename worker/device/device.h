@@ -9,6 +9,7 @@
 
 #include "collectives/call/launch.h"
 #include "worker/device/group.h"
+#include "worker/device/queue.h"
 #include "worker/trace/timeline.h"
 
 #include <stdbool.h>
@@ -68,7 +69,8 @@ struct muster_device {
      * text says why. */
     muster_status (*export_pages)(const struct muster_device_memory *memory, const void *base,
                                   size_t size_bytes, int *ret_fd);
-    const struct muster_group_ops *groups; /* group.h */
+    const struct muster_queue_ops *(*queues)(void); /* queue.h */
+    const struct muster_group_ops *groups;          /* group.h */
     /* What helps where an RDMA device cannot read this memory, as a sentence without its stop. */
     const char *rdma_advice;
 };

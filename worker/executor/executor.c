@@ -35,6 +35,7 @@
 #include "worker/base/status.h"
 #include "worker/executor/executor_device.h"
 #include "worker/executor/executor_group.h"
+#include "worker/executor/executor_moves.h"
 #include "worker/executor/executor_packs.h"
 #include "worker/executor/executor_ranges.h"
 #include "worker/executor/executor_steps.h"
@@ -188,18 +189,17 @@ static void prepare_message(struct muster_step_message *message)
     }
 }
 
-/* Moves the window to the next round. True: the round has local steps. */
-static bool enter_next_round(struct muster_lane_state *lane)
+/* Moves the window to the next round. */
+static void enter_next_round(struct muster_lane_state *lane)
 {
     const struct muster_step *steps = lane->operation->schedule.steps;
-    bool has_local = false;
+    lane->has_local = false;
     lane->turn ^= 1;
     lane->start = lane->next;
     while (lane->next < lane->end && steps[lane->next].round == steps[lane->start].round) {
-        has_local |= muster_step_is_local(&steps[lane->next]);
+        lane->has_local |= muster_step_is_local(&steps[lane->next]);
         lane->next++;
     }
-    return has_local;
 }
 
 /* Only done functions, which have the fabric's lock as well, count down while the starter of the
@@ -239,12 +239,50 @@ static bool return_unit(struct muster_lane_state *lane, uint8_t turn)
     return atomic_fetch_sub(&lane->waiting[turn], 1) == 1;
 }
 
+/* Says what the end of the present round has made final. */
+static void note_final(struct muster_lane_state *lane)
+{
+    if (lane->operation->launch->moves != NULL) {
+        atomic_store(&lane->final, lane->next);
+        if (muster_moves_has_stores(lane)) {
+            wake_owner(lane->operation);
+        }
+    }
+}
+
+/* Whether the round has to wait for what is fetched; then the owner posts it. */
+static bool hold(struct muster_lane_state *lane)
+{
+    bool held = lane->operation->launch->moves != NULL && !muster_moves_allow(lane);
+    if (held) {
+        atomic_store(&lane->held, true);
+        wake_owner(lane->operation);
+    }
+    return held;
+}
+
+/* Posts the round that the lane has entered. *ret_over: it is over. */
+static muster_status begin_round(struct muster_lane_state *lane, bool *ret_over)
+{
+    *ret_over = false;
+    TRY(post_round(lane));
+    if (lane->has_local) {
+        atomic_store(&lane->local_work, true);
+        wake_owner(lane->operation);
+        return MUSTER_OK;
+    }
+    *ret_over = return_unit(lane, lane->turn);
+    return MUSTER_OK;
+}
+
 /* Starts the next round, and further ones as long as each is over at once. Under the fabric's lock.
  */
 static muster_status start_rounds(struct muster_lane_state *lane)
 {
     struct muster_operation *operation = lane->operation;
-    do {
+    bool over = true;
+    while (over) {
+        note_final(lane);
         if (lane->next == lane->end) {
             operation->ended_by = pthread_self();
             if (atomic_fetch_sub(&operation->lanes_left, 1) == 1) {
@@ -252,15 +290,21 @@ static muster_status start_rounds(struct muster_lane_state *lane)
             }
             return MUSTER_OK;
         }
-        bool has_local = enter_next_round(lane);
-        TRY(post_round(lane));
-        if (has_local) {
-            atomic_store(&lane->local_work, true);
-            wake_owner(operation);
+        enter_next_round(lane);
+        if (hold(lane)) {
             return MUSTER_OK;
         }
-    } while (return_unit(lane, lane->turn));
+        TRY(begin_round(lane, &over));
+    }
     return MUSTER_OK;
+}
+
+/* The same for a round that was held. */
+static muster_status start_held_round(struct muster_lane_state *lane)
+{
+    bool over = false;
+    TRY(begin_round(lane, &over));
+    return over ? start_rounds(lane) : MUSTER_OK;
 }
 
 /* Stores the first failure with its text, from whichever thread. Under the fabric's lock. */
@@ -321,8 +365,7 @@ static void bind(struct muster_operation *operation, const struct muster_launch 
     }
 }
 
-/* No other thread uses the operation before the lock is taken to post its first messages. */
-static void prepare_operation(struct muster_operation *operation,
+void muster_operation_prepare(struct muster_operation *operation,
                               const struct muster_launch *launch)
 {
     operation->repeats = launch->repeats && operation->launch == launch;
@@ -337,6 +380,8 @@ static void prepare_operation(struct muster_operation *operation,
         lane->start = lane->next = lane->first;
         atomic_store_explicit(&lane->waiting[lane->turn ^ 1], 1, memory_order_relaxed);
         atomic_store_explicit(&lane->local_work, false, memory_order_relaxed);
+        atomic_store_explicit(&lane->held, false, memory_order_relaxed);
+        atomic_store_explicit(&lane->final, lane->first, memory_order_relaxed);
         lane->groups = 0;
     }
     muster_group_steps_begin(operation);
@@ -349,7 +394,8 @@ static void prepare_operation(struct muster_operation *operation,
  * group of several ranks it fails, too, if the generation is over, or this rank would never know.
  */
 static muster_status start_lanes(const struct muster_operation *operation,
-                                 struct muster_lane_state *lanes, uint32_t count)
+                                 struct muster_lane_state *lanes, uint32_t count,
+                                 muster_status (*start)(struct muster_lane_state *))
 {
     struct muster_fabric *fabric = operation->fabric;
     muster_status status = MUSTER_OK;
@@ -359,12 +405,25 @@ static muster_status start_lanes(const struct muster_operation *operation,
         status = muster_fabric_check(fabric, operation->launch->generation);
     }
     for (uint32_t i = 0; i < count && status == MUSTER_OK; i++) {
-        status = start_rounds(&lanes[i]);
+        status = start(&lanes[i]);
     }
     if (operation->peer_count > 0) {
         muster_fabric_end_posting(fabric);
     }
     return status;
+}
+
+/* Posts the rounds whose input has been fetched by now. */
+static muster_status start_held_rounds(struct muster_operation *operation)
+{
+    for (uint32_t i = 0; i < operation->schedule.lanes && operation->launch->moves != NULL; i++) {
+        struct muster_lane_state *lane = &operation->lanes[i];
+        if (atomic_load(&lane->held) && muster_moves_allow(lane)) {
+            atomic_store(&lane->held, false);
+            TRY(start_lanes(operation, lane, 1, start_held_round));
+        }
+    }
+    return MUSTER_OK;
 }
 
 /* Does the local steps that done functions have left to the owner. A round with group steps is not
@@ -378,7 +437,7 @@ static muster_status run_local_steps_due(struct muster_operation *operation)
             TRY(run_local_steps(lane));
             lane->groups = muster_group_steps_in_round(lane);
             if (lane->groups == 0 && return_unit(lane, lane->turn)) {
-                TRY(start_lanes(operation, lane, 1));
+                TRY(start_lanes(operation, lane, 1, start_rounds));
             }
         }
     }
@@ -390,10 +449,11 @@ static muster_status run_local_work(struct muster_operation *operation)
 {
     struct muster_lane_state *done = NULL;
     do {
+        TRY(start_held_rounds(operation));
         TRY(run_local_steps_due(operation));
         TRY(muster_group_steps_progress(operation, &done));
         if (done != NULL && --done->groups == 0 && return_unit(done, done->turn)) {
-            TRY(start_lanes(operation, done, 1));
+            TRY(start_lanes(operation, done, 1, start_rounds));
         }
     } while (done != NULL && !atomic_load(&operation->failed));
     return MUSTER_OK;
@@ -413,24 +473,29 @@ static void wait_for_done_functions(const struct muster_operation *operation)
 muster_status muster_operation_start(struct muster_operation *operation,
                                      const struct muster_launch *launch, bool *awake)
 {
-    prepare_operation(operation, launch);
+    muster_operation_prepare(operation, launch);
     operation->awake = awake;
-    return start_lanes(operation, operation->lanes, operation->schedule.lanes);
+    TRY(muster_moves_begin(operation));
+    return start_lanes(operation, operation->lanes, operation->schedule.lanes, start_rounds);
 }
 
 muster_status muster_operation_progress(struct muster_operation *operation, bool *ret_ended)
 {
     *ret_ended = true;
+    TRY(muster_moves_progress(operation));
     TRY(run_local_work(operation));
-    *ret_ended = atomic_load(&operation->lanes_left) == 0 || atomic_load(&operation->failed);
+    *ret_ended =
+        (atomic_load(&operation->lanes_left) == 0 && muster_moves_are_complete(operation)) ||
+        atomic_load(&operation->failed);
     return MUSTER_OK;
 }
 
 muster_status muster_operation_finish(struct muster_operation *operation, muster_status status,
                                       uint32_t *ret_suspect)
 {
-    if (atomic_load(&operation->lanes_left) > 0) {
+    if (atomic_load(&operation->lanes_left) > 0 || !muster_moves_are_complete(operation)) {
         uint32_t suspect = UINT32_MAX;
+        muster_moves_give_up(operation);
         status = muster_group_steps_fail(operation, status, &suspect);
         status = muster_operation_end_failed(operation, status, &suspect);
         if (ret_suspect != NULL) {
@@ -464,6 +529,7 @@ static muster_status drive(struct muster_operation *operation, const struct must
         }
         struct muster_wait_clock clock = {0};
         int64_t until_ns = muster_group_steps_next_poll(operation, launch->deadline_ns);
+        until_ns = muster_moves_next_poll(operation, until_ns);
         status = muster_fabric_wait_in(operation->fabric, &key, &clock, awake, until_ns);
         if (status == MUSTER_RETRY && until_ns < launch->deadline_ns) {
             status = MUSTER_OK;
@@ -476,7 +542,9 @@ muster_status muster_operation_run(struct muster_operation *operation,
                                    const struct muster_launch *launch, uint32_t *ret_suspect)
 {
     if (operation->in_group && operation->group != NULL) {
-        return muster_operation_group_run(operation->group, launch, operation->method, ret_suspect);
+        return launch->moves == NULL ? muster_operation_group_run(operation->group, launch,
+                                                                  operation->method, ret_suspect)
+                                     : muster_moves_run_in_group(operation, launch, ret_suspect);
     }
     bool awake = false; /* done functions may set it until the operation is finished */
     muster_status status = drive(operation, launch, &awake);

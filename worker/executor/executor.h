@@ -13,6 +13,18 @@
 #include "worker/fabric/fabric.h"
 
 struct muster_operation;
+struct muster_queue_ops; /* worker/device/queue.h */
+
+/* Of a launch whose buffers are copies, in pinned memory, of memory of a device: which the
+ * operation fetches and stores while it runs. */
+struct muster_launch_moves {
+    const struct muster_queue_ops *queues; /* of the device */
+    const void *in;                        /* on the device; NULL: INPUT is not copied */
+    void *out;                             /* likewise */
+    void *fetches,
+        *stores; /* queues for them, of this launch alone; NULL where nothing is copied */
+    bool failed; /* set if the device may still use the pinned memory after the end */
+};
 
 /* Takes the schedule (also on failure). ranks[i] is the global rank of the schedule's rank i.
  * fabric and ranks are borrowed for the operation's life; a schedule without messages needs no

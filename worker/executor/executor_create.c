@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "collectives/schedule/group_step.h"
+#include "worker/executor/executor_moves.h"
 #include "worker/executor/executor_packs.h"
 #include "worker/executor/executor_parts.h"
 #include "worker/executor/executor_steps.h"
@@ -150,6 +151,7 @@ void muster_operation_destroy(struct muster_operation *operation)
     }
     muster_schedule_finish(&operation->schedule);
     muster_pack_plan_destroy(operation->packs);
+    muster_moves_destroy(operation);
     muster_group_steps_destroy(operation->steps);
     free(operation->methods);
     free(operation->messages);

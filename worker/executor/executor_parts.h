@@ -14,6 +14,7 @@
 
 struct muster_pack_plan;   /* executor_packs.h */
 struct muster_group_steps; /* executor_steps.h */
+struct muster_moves;       /* executor_moves.h */
 
 /* A step that is no message. */
 static inline bool muster_step_is_local(const struct muster_step *step)
@@ -31,6 +32,9 @@ struct muster_lane_state {
     atomic_size_t waiting[2]; /* messages posted and not done, plus the unit of the starter */
     atomic_bool local_work;   /* the owner has to do the local steps of the round */
     size_t groups;            /* the owner's: group steps of the round that are not done */
+    bool has_local;           /* the round has local steps */
+    atomic_bool held;         /* the round waits for what is fetched; the owner posts it */
+    atomic_size_t final;      /* the steps before this one are done */
 };
 
 /* A step's message; unused where the step is local. */
@@ -56,9 +60,10 @@ struct muster_operation {
     struct muster_pack_plan *packs; /* of an operation whose launches are compressed; or NULL */
     const struct muster_operation_group *group; /* borrowed; NULL: none performs it */
     struct muster_group_steps *steps; /* its group steps, if they are not all of it; or NULL */
-    uint8_t *methods;                 /* [schedule.step_count] of the group's device; or NULL */
-    unsigned method;                  /* of the group's device */
-    bool in_group;                    /* the schedule is one group step, of all ranks */
+    struct muster_moves *moves; /* of an operation that has had launches with moves; or NULL */
+    uint8_t *methods;           /* [schedule.step_count] of the group's device; or NULL */
+    unsigned method;            /* of the group's device */
+    bool in_group;              /* the schedule is one group step, of all ranks */
 
     /* Of the present launch. */
     bool repeats;   /* the launch before was the same record: what depends on it is prepared */
@@ -88,6 +93,11 @@ struct muster_operation {
     bool advanced;         /* there, since the last time */
     bool in_channel;       /* it has group steps to perform in its channel */
 };
+
+/* Binds the operation to a launch, of which nothing has begun. No other thread uses it before the
+ * fabric's lock is taken to post its first messages. */
+void muster_operation_prepare(struct muster_operation *operation,
+                              const struct muster_launch *launch);
 
 /* Withdraws the operation from the fabric and sets the error text. status is the owner's own
  * failure, or MUSTER_OK. */

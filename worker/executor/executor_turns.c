@@ -7,6 +7,7 @@
 #include "worker/device/devices.h"
 #include "worker/executor/executor_channels.h"
 #include "worker/executor/executor_group.h"
+#include "worker/executor/executor_moves.h"
 #include "worker/executor/executor_parts.h"
 #include "worker/executor/executor_steps.h"
 
@@ -22,6 +23,9 @@ enum muster_turn muster_operation_turn(const struct muster_operation *operation,
     bool in_channel = muster_uses_channels(operation);
     *ret_advanced = (takes_turns(operation) || in_channel) && operation->advanced;
     if (in_channel && muster_group_steps_waits(operation)) {
+        return MUSTER_TURN_TAKEN;
+    }
+    if (muster_moves_wait(operation)) {
         return MUSTER_TURN_TAKEN;
     }
     return takes_turns(operation) ? operation->turn : MUSTER_TURN_MESSAGES;
@@ -43,7 +47,9 @@ muster_status muster_operation_turn_start(struct muster_operation *operation,
     operation->turn = MUSTER_TURN_WAITS;
     operation->advanced = false;
     operation->turn_suspect = UINT32_MAX;
-    return MUSTER_OK;
+    return operation->in_group && launch->moves != NULL
+               ? muster_moves_begin_in_group(operation, launch)
+               : MUSTER_OK;
 }
 
 /* The operation has its turn. */
@@ -92,7 +98,11 @@ static muster_status progress_in_turn(struct muster_operation *operation, int64_
         if (turns->ended_from != 0 && sequence >= turns->ended_from) {
             return muster_error_set(turns->status, "%s", turns->text);
         }
-        if (sequence != turns->next) {
+        bool fetched = true;
+        if (operation->in_group) {
+            TRY(muster_moves_fetch_in_group(operation, &fetched));
+        }
+        if (sequence != turns->next || !fetched) {
             return MUSTER_OK;
         }
         TRY(take(operation));
@@ -115,8 +125,14 @@ muster_status muster_operation_turn_progress(struct muster_operation *operation,
         return muster_operation_progress(operation, ret_ended);
     }
     *ret_ended = true;
-    TRY(progress_in_turn(operation, spin_ns));
-    *ret_ended = operation->turn == MUSTER_TURN_OVER;
+    if (operation->turn != MUSTER_TURN_OVER) {
+        TRY(progress_in_turn(operation, spin_ns));
+    }
+    if (operation->turn == MUSTER_TURN_OVER && operation->in_group) {
+        muster_moves_end_in_group(operation);
+        TRY(muster_moves_progress(operation));
+    }
+    *ret_ended = operation->turn == MUSTER_TURN_OVER && muster_moves_are_complete(operation);
     if (operation->turn == MUSTER_TURN_OVER && !operation->in_group) {
         operation->turn = MUSTER_TURN_MESSAGES;
         TRY(muster_operation_start(operation, operation->launch, operation->awake));
@@ -151,6 +167,9 @@ static muster_status end_turn(struct muster_operation *operation, muster_status 
                                 "the deadline passed while it waited for operation #%llu in "
                                 "flight, which comes before it",
                                 (unsigned long long)group->turns->next);
+    }
+    if (operation->in_group && status != MUSTER_OK) {
+        muster_moves_give_up(operation);
     }
     if (operation->turn == MUSTER_TURN_TAKEN) {
         return pass_on(operation, status);

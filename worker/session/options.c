@@ -62,7 +62,7 @@ static void read_environment(muster_options *options)
 _Static_assert(offsetof(muster_options, spill_every_ms) + sizeof(uint32_t) ==
                    sizeof(muster_options),
                "muster_options ends with padding");
-_Static_assert(offsetof(muster_call_options, reserved) + sizeof(uint32_t) ==
+_Static_assert(offsetof(muster_call_options, stream) + sizeof(void *) ==
                    sizeof(muster_call_options),
                "muster_call_options ends with padding");
 

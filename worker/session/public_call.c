@@ -15,6 +15,16 @@ static bool can_be_compressed(const struct muster_request *request)
            muster_compression_obstacle(request->collective, request->type, request->op) == NULL;
 }
 
+/* A call on a stream: the stream waits for it, and no thread does. */
+static muster_status enqueue(struct muster_session *session, muster_scope scope,
+                             const struct muster_request *request)
+{
+    const struct muster_start start = {.request = request};
+    muster_operation operation = 0;
+    TRY(muster_session_start(session, scope, &start, &operation));
+    return muster_detach(operation);
+}
+
 muster_status muster_session_call(struct muster_session *session, muster_scope scope,
                                   struct muster_request *request, struct muster_call_form form)
 {
@@ -43,11 +53,15 @@ muster_status muster_session_call(struct muster_session *session, muster_scope s
         request->priority = complete.priority;
         request->keep_input = complete.keep_input != 0;
         request->finish_together = complete.finish_together != 0;
+        request->stream = (uintptr_t)complete.stream;
         timeout_ms = complete.timeout_ms > 0 ? complete.timeout_ms : timeout_ms;
     }
     request->deadline_ns = muster_clock_soon_after_ms(timeout_ms);
     if (request->compression == MUSTER_COMPRESSION_DEFAULT && can_be_compressed(request)) {
         request->compression = session->settings.compression;
+    }
+    if (form.kind == MUSTER_CALL_BLOCKS && request->stream != 0) {
+        return enqueue(session, scope, request);
     }
     if (form.kind == MUSTER_CALL_BLOCKS) {
         return muster_session_run(session, scope, request);

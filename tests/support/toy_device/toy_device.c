@@ -114,6 +114,7 @@ const struct muster_device toy_device = {
     .finish = finish,
     .wait = wait_for_work,
     .export_pages = muster_device_export_nothing,
+    .queues = muster_device_without_queues,
     .groups = &toy_group_ops,
     .rdma_advice = "Use another device: this one is a toy",
 };

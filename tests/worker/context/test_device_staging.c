@@ -31,6 +31,23 @@ static void every_algorithm_is_right_wherever_the_buffers_are(void **state)
     assert_true(gpu->count(GPU_PRETEND_COPY) > 0);
 }
 
+/* Large enough that operations move the buffers themselves, in several pieces. */
+static void every_algorithm_is_right_where_it_moves_large_buffers(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {300001, 70000};
+    for (uint32_t ranks = 1; ranks <= 3; ranks++) {
+        for (enum sweep_place place = SWEEP_INPROC; place <= SWEEP_MEMORY; place++) {
+            const struct sweep sweep = {.counts = counts,
+                                        .count_count = 2,
+                                        .brief = true,
+                                        .place = place,
+                                        .memory = gpu_memory(gpu, GPU_MEMORY_ODD_RANKS, 0)};
+            sweep_even(ranks, place == SWEEP_MEMORY || ranks < 3 ? 1 : 2, &sweep);
+        }
+    }
+}
+
 /* Several buffers ------------------------------------------------------------------------------ */
 
 /* The buffers of one member. Every second one is memory of the GPU, the others on the next rank. */
@@ -271,6 +288,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm_is_right_wherever_the_buffers_are),
+        cmocka_unit_test(every_algorithm_is_right_where_it_moves_large_buffers),
         cmocka_unit_test(an_allreduce_takes_buffers_of_gpu_and_host),
         cmocka_unit_test(a_broadcast_takes_buffers_of_gpu_and_host),
         cmocka_unit_test(calls_in_flight_take_memory_of_the_gpu),

@@ -14,6 +14,7 @@
 
 #include "worker/base/status.h"
 #include "worker/device/cuda/cuda_library.h"
+#include "worker/device/cuda/cuda_queue.h"
 #include "worker/device/cuda/nccl_groups.h"
 #include "worker/device/device.h"
 
@@ -164,6 +165,7 @@ const struct muster_device muster_cuda_device = {
     .finish = muster_device_finish_on_host,
     .wait = wait_for_work,
     .export_pages = export_pages,
+    .queues = muster_cuda_queues,
     .groups = &muster_nccl_groups,
     .rdma_advice =
         "Load nvidia-peermem (modprobe nvidia-peermem), or use Linux 5.12 or newer and "

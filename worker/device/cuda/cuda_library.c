@@ -46,11 +46,37 @@ static bool find_streams(void *handle, struct muster_cuda *ret_cuda)
            find(handle, "cuMemFree_v2", &ret_cuda->mem_free);
 }
 
+/* Pairs of a name and where its function goes. */
+static bool find_queues(void *handle, struct muster_cuda_queue_functions *ret_queues)
+{
+    struct muster_cuda_queue_functions *to = ret_queues;
+    const struct {
+        const char *name;
+        void *function;
+    } wanted[] = {
+        {"cuMemHostRegister_v2", &to->mem_host_register},
+        {"cuMemHostUnregister", &to->mem_host_unregister},
+        {"cuMemHostGetDevicePointer_v2", &to->mem_host_get_device_pointer},
+        {"cuCtxGetStreamPriorityRange", &to->ctx_get_stream_priority_range},
+        {"cuStreamCreateWithPriority", &to->stream_create_with_priority},
+        {"cuEventSynchronize", &to->event_synchronize},
+    };
+    (void)(find(handle, "cuStreamWaitValue32_v2", &to->stream_wait_value) ||
+           find(handle, "cuStreamWaitValue32", &to->stream_wait_value));
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        if (!find(handle, wanted[i].name, wanted[i].function)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool find_all(void *handle, struct muster_cuda *ret_cuda)
 {
     (void)find(handle, "cuMemGetHandleForAddressRange",
                &ret_cuda->mem_get_handle_for_address_range);
     ret_cuda->has_streams = find_streams(handle, ret_cuda);
+    ret_cuda->has_queues = ret_cuda->has_streams && find_queues(handle, &ret_cuda->queues);
     return find(handle, "cuPointerGetAttributes", &ret_cuda->pointer_get_attributes) &&
            find(handle, "cuPointerGetAttribute", &ret_cuda->pointer_get_attribute) &&
            find(handle, "cuDeviceGet", &ret_cuda->device_get) &&
@@ -92,6 +118,12 @@ const struct muster_cuda *muster_cuda_library(void)
     /* Found is read again: another thread may have found the library in the meantime. */
     return atomic_load(&library.searched) == load_count + 1 ? atomic_load(&library.found)
                                                             : search(load_count);
+}
+
+const struct muster_cuda_queue_functions *
+muster_cuda_queue_functions(const struct muster_cuda *cuda)
+{
+    return cuda != NULL && cuda->has_queues ? &cuda->queues : NULL;
 }
 
 const char *muster_cuda_error_name(const struct muster_cuda *cuda, int error)

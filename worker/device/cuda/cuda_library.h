@@ -27,6 +27,21 @@ enum {
     MUSTER_CUDA_NON_BLOCKING = 1, /* of streams: they do not wait for the default stream */
     MUSTER_CUDA_NO_TIMING = 2,    /* of events */
     MUSTER_CUDA_NOT_READY = 600,  /* CUresult */
+    MUSTER_CUDA_HOST_PORTABLE = 1,
+    MUSTER_CUDA_HOST_MAPPED = 2,
+    MUSTER_CUDA_WAIT_GEQ = 0, /* CUstreamWaitValue_flags */
+};
+
+/* Pinned memory, and what else queues need: all of them, or none. */
+struct muster_cuda_queue_functions {
+    int (*mem_host_register)(void *memory, size_t size_bytes, unsigned flags);
+    int (*mem_host_unregister)(void *memory);
+    int (*mem_host_get_device_pointer)(uint64_t *ret_address, void *memory, unsigned flags);
+    int (*ctx_get_stream_priority_range)(int *ret_least, int *ret_greatest);
+    int (*stream_create_with_priority)(void **ret_stream, unsigned flags, int priority);
+    int (*event_synchronize)(void *event);
+    /* From CUDA 8 on, else NULL. */
+    int (*stream_wait_value)(uintptr_t stream, uint64_t address, uint32_t value, unsigned flags);
 };
 
 /* Each returns a CUresult; 0 is success. */
@@ -44,7 +59,7 @@ struct muster_cuda {
     /* From CUDA 11.7 on, else NULL. */
     int (*mem_get_handle_for_address_range)(void *ret_handle, uint64_t address, size_t size_bytes,
                                             int type, unsigned long long flags);
-    /* For groups (nccl_groups.c); all of them are there, or none is (has_streams). */
+    /* For groups and queues; all of them are there, or none is (has_streams). */
     bool has_streams;
     int (*stream_create)(void **ret_stream, unsigned flags);
     int (*stream_destroy)(void *stream);
@@ -56,6 +71,8 @@ struct muster_cuda {
     int (*event_destroy)(void *event);
     int (*mem_alloc)(uint64_t *ret_address, size_t size_bytes);
     int (*mem_free)(uint64_t address);
+    bool has_queues;
+    struct muster_cuda_queue_functions queues;
 };
 
 /* The name of an error. */
@@ -63,5 +80,9 @@ const char *muster_cuda_error_name(const struct muster_cuda *cuda, int error);
 
 /* NULL: libcuda is not loaded, or too old. Any thread. */
 const struct muster_cuda *muster_cuda_library(void);
+
+/* NULL: the library has no queues. Borrowed for the life of the process. */
+const struct muster_cuda_queue_functions *
+muster_cuda_queue_functions(const struct muster_cuda *cuda);
 
 #endif

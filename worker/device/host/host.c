@@ -62,6 +62,7 @@ const struct muster_device muster_host_device = {
     .finish = finish,
     .wait = wait_for_work,
     .export_pages = muster_device_export_nothing,
+    .queues = muster_device_without_queues,
     .groups = &muster_host_groups,
     .rdma_advice = "Raise the limit of locked memory (ulimit -l)",
 };
