@@ -45,6 +45,15 @@ for collective in $("$muster" plan --list | cut -d' ' -f1 | sort -u); do
 done
 check_json allreduce tcp 1 1 1024 --bytes 1K
 check_json allreduce shm 2 1 65536 --bytes 64K --alloc
+for place in "" --in-place; do
+    for transport in inproc tcp shm; do # a pretended GPU
+        # shellcheck disable=SC2086
+        LD_LIBRARY_PATH=$MUSTER_BIN/../tests/cuda_new "$muster" bench allreduce -n 2 --transport $transport \
+            --device cuda --bytes 4,3M --iterations 2 $place >"$folder/out" 2>"$folder/errors" ||
+            fail "--device cuda: $(cat "$folder/errors")"
+        grep -q ", float32 sum, memory of GPUs" "$folder/out" || fail "--device cuda: $(cat "$folder/out")"
+    done
+done
 "$muster" bench allreduce -n 2 --transport inproc --bytes 100K --iterations 1 --algorithm ring --compression int8 >"$folder/out"
 grep -q ', float32 sum, compressed to int8$' "$folder/out" || fail "compression: $(cat "$folder/out")"
 "$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --reproducible >"$folder/out"
@@ -124,6 +133,7 @@ refuse "-n" allreduce
 refuse "collective" -n 2
 refuse "\"alreduce\"" alreduce -n 2
 refuse "\"0\"" allreduce -n 0
+refuse "--device" allreduce -n 2 --device tpu
 refuse "\"12x\"" allreduce -n 2 --bytes 4,12x
 refuse "\"\"" allreduce -n 2 --bytes 4,
 refuse "\"12x\"" allreduce -n 2 --bytes 4..12x

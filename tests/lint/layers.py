@@ -74,6 +74,7 @@ RULES = {
     "worker/cli/job/": CLI + " elastic/messages/messages.h worker/session/rendezvous_client.h"
                        " worker/session/stored_figures.h",
     "worker/cli/bench/": CLI + " worker/fabric/fabric.h worker/context/context.h worker/communicator/"
+                         " worker/device/devices.h"
                          " worker/session/stored_figures.h collectives/",
     "worker/cli/plan/": CLI + " collectives/",
     "worker/cli/timeline/": CLI,

@@ -28,6 +28,7 @@ enum {
     KEY_FINISH_TOGETHER,
     KEY_COMPRESSION,
     KEY_ALLOC,
+    KEY_DEVICE,
     KEY_SVG,
     KEY_TIMELINE,
     KEY_CONNECTIONS,
@@ -104,6 +105,8 @@ static const struct argp_option argp_options[] = {
     {"in-place", KEY_IN_PLACE, NULL, 0, "Use one buffer for input and output", 0},
     {"alloc", KEY_ALLOC, NULL, 0,
      "Allocate buffers by muster_alloc(), so that ranks of one host read them directly", 0},
+    {"device", KEY_DEVICE, "NAME", 0,
+     "host (default), or cuda: buffers are memory of GPUs, one a rank in turns", 0},
     {"figures", KEY_FIGURES, NULL, 0, "Print the measured figures of the links too", 0},
     {"reproducible", KEY_REPRODUCIBLE, NULL, 0,
      "Add floats in the order of the ranks, with any algorithm", 0},
@@ -153,6 +156,11 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
         return setenv("MUSTER_TIMELINE", text, 1) == 0
                    ? MUSTER_OK
                    : muster_error_errno(MUSTER_FATAL, "--timeline");
+    case KEY_DEVICE:
+        options->on_device = strcmp(text, "cuda") == 0;
+        return options->on_device || strcmp(text, "host") == 0
+                   ? MUSTER_OK
+                   : muster_error_set(MUSTER_INVALID, "--device %s: not one of host, cuda", text);
     case KEY_TYPE:
         return muster_type_parse(text, &options->type);
     case KEY_COMPRESSION:

@@ -56,7 +56,8 @@ struct muster_bench_options {
     uint32_t iterations;                   /* 0: as many as fit into `seconds` */
     uint32_t seconds;
     bool in_place;
-    bool alloc; /* buffers come from muster_alloc() */
+    bool alloc;     /* buffers come from muster_alloc() */
+    bool on_device; /* buffers are memory of a GPU */
     bool figures;
     bool reproducible;
     bool keep_input, finish_together;

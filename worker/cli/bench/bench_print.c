@@ -122,13 +122,14 @@ void muster_bench_describe(const struct muster_bench_options *options, char *ret
 {
     bool reduces = muster_collective_reduces(options->collective);
     (void)snprintf(
-        ret_text, size, "%s, %u rank%s on %u host%s over %s%s%s, %s%s%s%s%s%s%s%s%s",
+        ret_text, size, "%s, %u rank%s on %u host%s over %s%s%s, %s%s%s%s%s%s%s%s%s%s",
         muster_collective_name(options->collective), options->ranks,
         muster_cli_plural(options->ranks), options->hosts, muster_cli_plural(options->hosts),
         muster_bench_transport_name(options->transport), options->shape != NULL ? " at " : "",
         options->shape != NULL ? options->shape : "", muster_type_name(options->type),
         reduces ? " " : "", reduces ? muster_op_name(options->op) : "",
-        options->in_place ? ", in place" : "", options->keep_input ? ", input kept" : "",
+        options->on_device ? ", memory of GPUs" : "", options->in_place ? ", in place" : "",
+        options->keep_input ? ", input kept" : "",
         options->finish_together ? ", finishing together" : "",
         options->reproducible ? ", reproducible" : "",
         muster_compresses(options->compression) ? ", compressed to " : "",

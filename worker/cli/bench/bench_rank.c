@@ -9,6 +9,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
+#include "worker/cli/bench/bench_device.h"
 #include "worker/cli/bench/bench_memory.h"
 #include "worker/communicator/communicator.h"
 #include "worker/trace/timeline.h"
@@ -26,9 +27,10 @@ struct rank_run {
     struct muster_fabric *fabric;
     struct muster_communicator *communicator;
     struct muster_context *context; /* its global one */
-    void *in, *out;
-    size_t *counts;               /* [ranks] of equal blocks, at the size being measured */
-    uint64_t in_bytes, out_bytes; /* of in and out: the most that a size so far has used */
+    void *in, *out;                 /* of the host: filled and checked */
+    void *device_in, *device_out;   /* the same on a GPU, and used; NULL: in and out are used */
+    size_t *counts;                 /* [ranks] of equal blocks, at the size being measured */
+    uint64_t in_bytes, out_bytes;   /* of in and out: the most that a size so far has used */
 };
 
 /* The options of the command replace those of the environment. */
@@ -159,6 +161,10 @@ static muster_status allocate_buffers(struct rank_run *run)
         run->in = malloc(largest_bytes);
         run->out = malloc(largest_bytes);
     }
+    if (options->on_device) {
+        TRY(muster_bench_device_allocate(largest_bytes, &run->device_in));
+        TRY(muster_bench_device_allocate(largest_bytes, &run->device_out));
+    }
     run->counts = calloc(options->ranks, sizeof *run->counts);
     if (run->in == NULL || run->out == NULL || run->counts == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for two buffers of %llu bytes",
@@ -181,6 +187,20 @@ static void set_counts(const struct rank_run *run, struct muster_request *reques
     if (collective == MUSTER_ALLTOALLV) {
         request->in_counts = run->counts;
     }
+}
+
+/* The same request with the GPU's buffers. */
+static struct muster_request on_device(const struct rank_run *run, struct muster_request request)
+{
+    if (run->device_in != NULL && request.in == run->in) {
+        request.in = run->device_in;
+    } else if (run->device_in != NULL) { /* in place */
+        request.in = (char *)run->device_out + ((const char *)request.in - (const char *)run->out);
+    }
+    if (run->device_out != NULL) {
+        request.out = (char *)run->device_out + ((char *)request.out - (char *)run->out);
+    }
+    return request;
 }
 
 /* The request for a size and an algorithm. A broadcast is in place by its definition. In place,
@@ -219,6 +239,18 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
     return request;
 }
 
+static muster_status copy_all(const struct rank_run *run, bool to_device)
+{
+    uint64_t bytes = larger(muster_bench_largest_bytes(&run->shared->options), 1);
+    if (run->device_in == NULL) {
+        return MUSTER_OK;
+    }
+    TRY(muster_bench_device_copy(to_device ? run->device_in : run->in,
+                                 to_device ? run->in : run->device_in, bytes));
+    return muster_bench_device_copy(to_device ? run->device_out : run->out,
+                                    to_device ? run->out : run->device_out, bytes);
+}
+
 static muster_status call(const struct rank_run *run, struct muster_request *request,
                           double *ret_us)
 {
@@ -232,19 +264,23 @@ static muster_status call(const struct rank_run *run, struct muster_request *req
 /* The first call is timed, after a barrier, and checked. Calls that try algorithms follow until the
  * choice is made. Then the warm-up calls are timed: from their mean the leader chooses the number
  * of iterations. A barrier has no data to check. */
-static muster_status check_and_warm(struct rank_run *run, struct muster_request *request,
+static muster_status check_and_warm(struct rank_run *run, const struct muster_request *on_host,
                                     double *ret_first_us, double *ret_warm_us)
 {
+    struct muster_request used = on_device(run, *on_host);
+    struct muster_request *request = &used;
     struct muster_request barrier = {.collective = MUSTER_BARRIER};
     uint32_t ranks = run->shared->options.ranks;
     double us;
     if (request->collective != MUSTER_BARRIER) {
-        muster_bench_fill(request, (char *)request->in, run->rank, ranks);
+        muster_bench_fill(on_host, (char *)on_host->in, run->rank, ranks);
+        TRY(copy_all(run, true));
         TRY(call(run, &barrier, &us)); /* the time has no wait for ranks that fill longer */
     }
     TRY(call(run, request, ret_first_us));
     if (request->collective != MUSTER_BARRIER) {
-        TRY(muster_bench_check(request, run->rank, ranks));
+        TRY(copy_all(run, false));
+        TRY(muster_bench_check(on_host, run->rank, ranks));
     }
     bool tuned = false;
     TRY(muster_context_is_tuned(run->context, request, &tuned));
@@ -343,7 +379,7 @@ static muster_status measure(struct rank_run *run, size_t size_index)
             uint32_t iterations = shared->candidates[i].iterations;
             uint32_t first = iterations * turn / turns;
             uint32_t end = iterations * (turn + 1) / turns;
-            struct muster_request request = request_of(run, size_index, i);
+            struct muster_request request = on_device(run, request_of(run, size_index, i));
             TRY(measure_calls(run, &request, run->slot->times_us + offset + first, end - first));
             offset += iterations;
         }
@@ -358,6 +394,9 @@ static muster_status run_all_phases(struct rank_run *run)
     const struct muster_bench_options *options = &run->shared->options;
     TRY(muster_topology_init_even(options->ranks, options->hosts, &run->topology));
     TRY(open_fabric(run));
+    if (options->on_device) {
+        TRY(muster_bench_device_open(run->rank));
+    }
     TRY(connect_ranks(run));
     TRY(allocate_buffers(run));
     for (size_t i = 0; i < run->shared->options.size_count; i++) {

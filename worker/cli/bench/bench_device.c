@@ -1,0 +1,87 @@
+/* muster bench: buffers in memory of a GPU. */
+#include "worker/cli/bench/bench_device.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "worker/base/thread.h"
+#include "worker/device/devices.h"
+
+/* Functions of libcuda; each returns 0 on success. */
+static struct {
+    pthread_mutex_t mutex;
+    void *library;
+    int (*init)(unsigned flags);
+    int (*device_get_count)(int *ret_count);
+    int (*device_get)(int *ret_device, int ordinal);
+    int (*primary_ctx_retain)(void **ret_context, int device);
+    int (*ctx_set_current)(void *context);
+    int (*mem_alloc)(uint64_t *ret_address, size_t size_bytes);
+} cuda = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static bool find(const char *name, void *ret_function)
+{
+    void *symbol = dlsym(cuda.library, name);
+    memcpy(ret_function, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+/* Ranks may be threads. */
+static muster_status load(void)
+{
+    AUTO_LOCK(&cuda.mutex);
+    if (cuda.library != NULL) {
+        return MUSTER_OK;
+    }
+    cuda.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (cuda.library == NULL) {
+        return muster_error_set(MUSTER_INVALID, "--device cuda: %s", dlerror());
+    }
+    if (find("cuInit", &cuda.init) && find("cuDeviceGetCount", &cuda.device_get_count) &&
+        find("cuDeviceGet", &cuda.device_get) &&
+        find("cuDevicePrimaryCtxRetain", &cuda.primary_ctx_retain) &&
+        find("cuCtxSetCurrent", &cuda.ctx_set_current) && find("cuMemAlloc_v2", &cuda.mem_alloc)) {
+        return MUSTER_OK;
+    }
+    return muster_error_set(MUSTER_INVALID, "--device cuda: libcuda.so.1 is too old");
+}
+
+muster_status muster_bench_device_open(uint32_t rank)
+{
+    int count = 0;
+    int device = 0;
+    void *context = NULL;
+    TRY(load());
+    int error = cuda.init(0);
+    error = error != 0 ? error : cuda.device_get_count(&count);
+    if (error != 0 || count == 0) {
+        return muster_error_set(MUSTER_INVALID, "--device cuda: there is no GPU (CUDA's error %d)",
+                                error);
+    }
+    error = cuda.device_get(&device, (int)(rank % (uint32_t)count));
+    error = error != 0 ? error : cuda.primary_ctx_retain(&context, device);
+    error = error != 0 ? error : cuda.ctx_set_current(context);
+    return error == 0
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL,
+                                  "--device cuda: the GPU cannot be used (CUDA's error %d)", error);
+}
+
+muster_status muster_bench_device_allocate(size_t size_bytes, void **ret_memory)
+{
+    uint64_t address = 0;
+    int error = cuda.mem_alloc(&address, size_bytes);
+    memcpy(ret_memory, &address, sizeof *ret_memory);
+    return error == 0 ? MUSTER_OK
+                      : muster_error_set(MUSTER_FATAL,
+                                         "--device cuda: no memory for %zu bytes (CUDA's error %d)",
+                                         size_bytes, error);
+}
+
+muster_status muster_bench_device_copy(void *to, const void *from, size_t size_bytes)
+{
+    struct muster_device_memory memory;
+    return muster_device_find(to, &memory) || muster_device_find(from, &memory)
+               ? memory.device->copy(&memory, to, from, size_bytes)
+               : muster_error_set(MUSTER_FATAL, "--device cuda: the library does not know the GPU");
+}

@@ -1,0 +1,23 @@
+/*
+ * muster bench: buffers in memory of a GPU, one GPU a rank in turns. Allocated as programs do it,
+ * through libcuda, which is loaded here.
+ */
+#ifndef MUSTER_WORKER_CLI_BENCH_BENCH_DEVICE_H
+#define MUSTER_WORKER_CLI_BENCH_BENCH_DEVICE_H
+
+#include "worker/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Makes the GPU that rank number `rank` uses the calling thread's. MUSTER_INVALID: there is no
+ * libcuda, or no GPU. */
+MUSTER_CHECKED muster_status muster_bench_device_open(uint32_t rank);
+/* Memory of that GPU, until the process ends. MUSTER_FATAL: there is not so much. */
+MUSTER_CHECKED muster_status muster_bench_device_allocate(size_t size_bytes, void **ret_memory);
+/* One of both is memory of the GPU. Blocks. */
+MUSTER_CHECKED muster_status muster_bench_device_copy(void *to, const void *from,
+                                                      size_t size_bytes);
+
+#endif
