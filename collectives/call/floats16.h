@@ -3,24 +3,25 @@
  *
  * Widening is exact. Narrowing rounds to nearest, ties to even, and goes to infinity beyond the
  * largest number; denormals are kept. Every NaN narrows to the one quiet NaN with a clear sign.
+ *
+ * Also compiled for GPUs, without a C library.
  */
 #ifndef MUSTER_COLLECTIVES_CALL_FLOATS16_H
 #define MUSTER_COLLECTIVES_CALL_FLOATS16_H
 
 #include <stdint.h>
-#include <string.h>
 
 static inline uint32_t muster_float_bits(float value)
 {
     uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
+    __builtin_memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
 static inline float muster_float_from_bits(uint32_t bits)
 {
     float value;
-    memcpy(&value, &bits, sizeof value);
+    __builtin_memcpy(&value, &bits, sizeof value);
     return value;
 }
 

@@ -7,12 +7,25 @@
  * NaN in either operand gives the quiet NaN with a clear sign; the minimum of -0 and +0 is -0, the
  * maximum is +0. So two ranks that each reduce the other's data with their own get equal results.
  */
-#include <math.h>
+#if defined(__NVPTX__) || defined(MUSTER_GPU_PRETENDED)
+#define MUSTER_GPU_KERNELS
+#endif
+
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "collectives/call/floats16.h"
+
+#ifdef MUSTER_GPU_KERNELS
+#include "collectives/reduce/kernels_gpu.h"
+#define KERNEL GPU_KERNEL
+#define SCALE_KERNEL GPU_SCALE_KERNEL
+#define DIVIDE_KERNEL GPU_DIVIDE_KERNEL
+#else
+#include <math.h>
+#include <string.h>
+
+#include "collectives/reduce/rows.h"
 #include "collectives/reduce/tables.h"
 
 /* The target may be the left or the right operand, so no pointer is `restrict`. But no element
@@ -65,17 +78,19 @@
         }                                                                                  \
     }
 
+#endif
+
 /* Floats ------------------------------------------------------------------------------------- */
 
 /* Positive floats are ordered like the integers with the same bits, negative ones in the opposite
  * order; -0 comes before +0. A float's rank is an integer in this order; the rank of a rank is the
- * float again. */
+ * float again. (Shifting the sign instead of masking it: clang 14 takes a wrong bit field of a
+ * masked one on a GPU.) */
 #define ORDER_KERNELS(name, bits_type, signed_type, infinity, not_a_number)                   \
     static inline signed_type name##_rank(signed_type bits)                                   \
     {                                                                                         \
         const bits_type sign = (bits_type)(0 - ((bits_type)bits >> (8 * sizeof bits - 1)));   \
-        const bits_type all = (bits_type)-1 >> 1;                                             \
-        return (signed_type)((bits_type)bits ^ (sign & all));                                 \
+        return (signed_type)((bits_type)bits ^ (bits_type)(sign >> 1));                       \
     }                                                                                         \
     static inline signed_type name##_or_nan(signed_type a, signed_type b, signed_type picked) \
     {                                                                                         \
@@ -116,8 +131,13 @@ ORDER_KERNELS(float64, uint64_t, int64_t, 0x7ff0000000000000, 0x7ff8000000000000
 ORDER_KERNELS(float16, uint16_t, int16_t, 0x7c00, 0x7e00)
 ORDER_KERNELS(bfloat16, uint16_t, int16_t, 0x7f80, 0x7fc0)
 
+#ifdef MUSTER_GPU_KERNELS
+SHORT_FLOAT_KERNELS(float16)
+SHORT_FLOAT_KERNELS(bfloat16)
+#else
 #include "collectives/reduce/packs.h"
 #include "collectives/reduce/vectors16.h"
+#endif
 
 /* Integers ----------------------------------------------------------------------------------- */
 
@@ -136,18 +156,18 @@ ORDER_KERNELS(bfloat16, uint16_t, int16_t, 0x7f80, 0x7fc0)
     KERNEL(name##_bitwise_xor, unsigned_type, (unsigned_type)(a ^ b)) \
     LOGICAL_KERNELS(name, unsigned_type)
 
-/* Results are truncated toward zero, and limited to the range of the type. A double holds all
- * values of these types and their integer quotients exactly, and other quotients precisely enough
- * to be truncated correctly. */
-#define SMALL_INTEGER_KERNELS(name, type, unsigned_type, least, most)     \
-    INTEGER_KERNELS(name, type, unsigned_type)                            \
-    static inline type name##_of(double value)                            \
-    {                                                                     \
-        value = value > (double)(most) ? (double)(most) : value;          \
-        return (type)(value < (double)(least) ? (double)(least) : value); \
-    }                                                                     \
-    SCALE_KERNEL(name, type, double, name##_of((double)value *factor))    \
-    DIVIDE_KERNEL(name, type, double, (type)((double)value / divisor))
+/* Results are truncated toward zero, and limited to the range of the type. A quotient of the
+ * quotient type is exact if it is an integer, and else precise enough to be truncated correctly: it
+ * differs from the next integer by more than one part in the type's largest value. */
+#define SMALL_INTEGER_KERNELS(name, type, unsigned_type, least, most, quotient_type) \
+    INTEGER_KERNELS(name, type, unsigned_type)                                       \
+    static inline type name##_of(double value)                                       \
+    {                                                                                \
+        value = value > (double)(most) ? (double)(most) : value;                     \
+        return (type)(value < (double)(least) ? (double)(least) : value);            \
+    }                                                                                \
+    SCALE_KERNEL(name, type, double, name##_of((double)value *factor))               \
+    DIVIDE_KERNEL(name, type, quotient_type, (type)((quotient_type)value / divisor))
 
 /* A double does not hold all 64-bit values: above 2^53 scaling uses the nearest double. `beyond` is
  * one more than the type's largest value. */
@@ -160,12 +180,12 @@ ORDER_KERNELS(bfloat16, uint16_t, int16_t, 0x7f80, 0x7fc0)
     SCALE_KERNEL(name, type, double, name##_of((double)value *factor))                        \
     DIVIDE_KERNEL(name, type, type, (type)(value / divisor))
 
-SMALL_INTEGER_KERNELS(int8, int8_t, uint8_t, INT8_MIN, INT8_MAX)
-SMALL_INTEGER_KERNELS(uint8, uint8_t, uint8_t, 0, UINT8_MAX)
-SMALL_INTEGER_KERNELS(int16, int16_t, uint16_t, INT16_MIN, INT16_MAX)
-SMALL_INTEGER_KERNELS(uint16, uint16_t, uint16_t, 0, UINT16_MAX)
-SMALL_INTEGER_KERNELS(int32, int32_t, uint32_t, INT32_MIN, INT32_MAX)
-SMALL_INTEGER_KERNELS(uint32, uint32_t, uint32_t, 0, UINT32_MAX)
+SMALL_INTEGER_KERNELS(int8, int8_t, uint8_t, INT8_MIN, INT8_MAX, float)
+SMALL_INTEGER_KERNELS(uint8, uint8_t, uint8_t, 0, UINT8_MAX, float)
+SMALL_INTEGER_KERNELS(int16, int16_t, uint16_t, INT16_MIN, INT16_MAX, float)
+SMALL_INTEGER_KERNELS(uint16, uint16_t, uint16_t, 0, UINT16_MAX, float)
+SMALL_INTEGER_KERNELS(int32, int32_t, uint32_t, INT32_MIN, INT32_MAX, double)
+SMALL_INTEGER_KERNELS(uint32, uint32_t, uint32_t, 0, UINT32_MAX, double)
 LARGE_INTEGER_KERNELS(int64, int64_t, uint64_t, INT64_MIN, INT64_MAX, 0x1p63)
 LARGE_INTEGER_KERNELS(uint64, uint64_t, uint64_t, 0, UINT64_MAX, 0x1p64)
 LOGICAL_KERNELS(bool, uint8_t)
@@ -173,28 +193,21 @@ KERNEL(bool_logical_xor, uint8_t, (uint8_t)((a != 0) ^ (b != 0)))
 
 /* The table ---------------------------------------------------------------------------------- */
 
-#define NUMBER_ROW(name) name##_sum, name##_sum, name##_prod, name##_min, name##_max
-#define FLOAT_ROW(name)                                      \
-    {                                                        \
-        NUMBER_ROW(name), NULL, NULL, NULL, NULL, NULL, NULL \
-    }
-#define INTEGER_ROW(name)                                                            \
-    {                                                                                \
-        NUMBER_ROW(name), name##_bitwise_and, name##_bitwise_or, name##_bitwise_xor, \
-            name##_logical_and, name##_logical_or, NULL                              \
-    }
-/* The minimum of two truth values is AND, the maximum is OR. */
-#define BOOL_ROW                                                                                \
-    {                                                                                           \
-        NULL, NULL, NULL, bool_logical_and, bool_logical_or, bool_logical_and, bool_logical_or, \
-            bool_logical_xor, bool_logical_and, bool_logical_or, NULL                           \
-    }
-
+#ifdef MUSTER_GPU_KERNELS
+FINISH_KERNEL(float32, float)
+FINISH_KERNEL(float64, double)
+FINISH_KERNEL(int32, int32_t)
+FINISH_KERNEL(int64, int64_t)
+FINISH_KERNEL(uint8, uint8_t)
+FINISH_KERNEL(int8, int8_t)
+FINISH_KERNEL(int16, int16_t)
+FINISH_KERNEL(uint16, uint16_t)
+FINISH_KERNEL(uint32, uint32_t)
+FINISH_KERNEL(uint64, uint64_t)
+#else
+#define ENTRY(kernel) kernel
 const struct muster_kernels MUSTER_KERNELS = {
-    .reduce = {FLOAT_ROW(float32), FLOAT_ROW(float64), INTEGER_ROW(int32), INTEGER_ROW(int64),
-               INTEGER_ROW(uint8), INTEGER_ROW(int8), INTEGER_ROW(int16), INTEGER_ROW(uint16),
-               INTEGER_ROW(uint32), INTEGER_ROW(uint64), FLOAT_ROW(float16), FLOAT_ROW(bfloat16),
-               BOOL_ROW},
+    .reduce = REDUCE_ROWS(ENTRY),
     .scale = {float32_scale, float64_scale, int32_scale, int64_scale, uint8_scale, int8_scale,
               int16_scale, uint16_scale, uint32_scale, uint64_scale, NULL, NULL, NULL},
     .divide = {float32_divide, float64_divide, int32_divide, int64_divide, uint8_divide,
@@ -207,3 +220,4 @@ const struct muster_kernels MUSTER_KERNELS = {
     .pack_int8 = int8_pack,
     .unpack_int8 = int8_unpack,
 };
+#endif

@@ -207,8 +207,7 @@ void muster_reduction_gather(const struct muster_reduction *reduction, void *tar
 
 /* Finishing ---------------------------------------------------------------------------------- */
 
-/* True if values that were never reduced may be true without being 1. */
-static bool is_raw_truth(const struct muster_reduction *reduction, uint64_t inputs)
+bool muster_reduction_is_raw_truth(const struct muster_reduction *reduction, uint64_t inputs)
 {
     return inputs == 1 && reduction->op != MUSTER_USER &&
            (reduction->type == MUSTER_BOOL || reduction->op == MUSTER_LOGICAL_AND ||
@@ -218,7 +217,7 @@ static bool is_raw_truth(const struct muster_reduction *reduction, uint64_t inpu
 bool muster_reduction_has_finish(const struct muster_reduction *reduction, uint64_t inputs)
 {
     return (reduction->op == MUSTER_AVERAGE && inputs > 1) || reduction->postscale != 1 ||
-           is_raw_truth(reduction, inputs);
+           muster_reduction_is_raw_truth(reduction, inputs);
 }
 
 void muster_reduction_finish(const struct muster_reduction *reduction, void *data, size_t count,
@@ -227,7 +226,7 @@ void muster_reduction_finish(const struct muster_reduction *reduction, void *dat
     if (!muster_reduction_has_finish(reduction, inputs)) {
         return;
     }
-    if (is_raw_truth(reduction, inputs)) {
+    if (muster_reduction_is_raw_truth(reduction, inputs)) {
         muster_reduce_kernel(reduction->type, MUSTER_LOGICAL_OR)(data, data, data, count);
         return;
     }

@@ -33,6 +33,10 @@ void muster_reduction_fill_identity(muster_type type, muster_op op, bool finite,
 /* True if muster_reduction_finish() would change anything. */
 bool muster_reduction_has_finish(const struct muster_reduction *reduction, uint64_t inputs);
 
+/* True if values that were never reduced may be true without being 1: then the last stage is
+ * LOGICAL_OR with themselves. */
+bool muster_reduction_is_raw_truth(const struct muster_reduction *reduction, uint64_t inputs);
+
 /* The last stage, in place: divides the sum of so many inputs to get their average, applies
  * postscale, and sets values that are true to 1 if they were never reduced. 16-bit floats are
  * rounded once. */

@@ -353,6 +353,32 @@ static void integer_quotients_are_exact(void **state)
     }
 }
 
+/* Every value of the types of at most 16 bits, which are divided as float32. */
+static void every_quotient_of_a_short_integer_is_exact(void **state)
+{
+    (void)state;
+    static const uint64_t large[] = {32767,   32768,          65534,          65535,         65536,
+                                     1 << 24, (1 << 24) + 1U, 1ULL << 40 | 1, UINT64_MAX / 2};
+    enum { VALUES = 65536, DIVISORS = 260 };
+    static int16_t shorts[VALUES];
+    static uint16_t naturals[VALUES];
+    for (uint64_t i = 2; i < DIVISORS + sizeof large / sizeof large[0]; i++) {
+        uint64_t divisor = i < DIVISORS ? i : large[i - DIVISORS];
+        int64_t wrong = 0;
+        for (int k = 0; k < VALUES; k++) {
+            shorts[k] = (int16_t)(k - VALUES / 2);
+            naturals[k] = (uint16_t)k;
+        }
+        average(MUSTER_INT16, shorts, VALUES, divisor);
+        average(MUSTER_UINT16, naturals, VALUES, divisor);
+        for (int k = 0; k < VALUES; k++) {
+            wrong += shorts[k] != (k - VALUES / 2) / (int64_t)divisor;
+            wrong += naturals[k] != (uint64_t)k / divisor;
+        }
+        assert_int_equal(wrong, 0);
+    }
+}
+
 static void scaled_integers_are_truncated_and_stay_within_their_type(void **state)
 {
     (void)state;
@@ -500,6 +526,7 @@ int main(void)
         cmocka_unit_test(sixteen_bit_floats_are_converted_according_to_the_standard),
         cmocka_unit_test(averages_are_divided_and_integers_truncated_toward_zero),
         cmocka_unit_test(integer_quotients_are_exact),
+        cmocka_unit_test(every_quotient_of_a_short_integer_is_exact),
         cmocka_unit_test(scaled_integers_are_truncated_and_stay_within_their_type),
         cmocka_unit_test(sixteen_bit_floats_are_rounded_once_a_step),
         cmocka_unit_test(many_inputs_are_reduced_from_the_first_to_the_last),
