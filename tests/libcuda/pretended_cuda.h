@@ -16,6 +16,7 @@ enum pretended_result {
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
     INVALID_PTX = 218,
+    UNSUPPORTED_PTX_VERSION = 222,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
     NOT_READY = 600,
@@ -74,6 +75,16 @@ int cuStreamWaitValue32_v2(uintptr_t stream, uint64_t address, uint32_t value, u
 int cuStreamWriteValue32(uintptr_t stream, uint64_t address, uint32_t value, unsigned flags);
 int cuStreamWriteValue32_v2(uintptr_t stream, uint64_t address, uint32_t value, unsigned flags);
 int cuLaunchHostFunc(uintptr_t stream, void (*function)(void *user), void *user);
+
+/* Modules */
+int cuModuleLoadData(void **ret_module, const void *image);
+int cuModuleLoadDataEx(void **ret_module, const void *image, unsigned option_count,
+                       const int *options, void **values);
+int cuModuleGetFunction(void **ret_function, void *module, const char *name);
+int cuModuleUnload(void *module);
+int cuLaunchKernel(void *function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
+                   unsigned threads_x, unsigned threads_y, unsigned threads_z,
+                   unsigned shared_bytes, uintptr_t stream, void **parameters, void **extra);
 
 /* Streams and events */
 int cuStreamCreate(uintptr_t *ret_stream, unsigned flags);

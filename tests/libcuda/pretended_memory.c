@@ -149,6 +149,11 @@ char *pretended_touchable(uint64_t address)
     return was_of_gpu ? NULL : (char *)(uintptr_t)address; /* NOLINT(performance-no-int-to-ptr) */
 }
 
+char *pretended_of_gpu(uint64_t address)
+{
+    return pretended_has(address) ? pretended_touchable(address) : NULL;
+}
+
 /* Controls ------------------------------------------------------------------------------------- */
 
 static void *allocate(size_t size_bytes, unsigned kind)

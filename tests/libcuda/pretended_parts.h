@@ -8,6 +8,8 @@
  *   pretended_queues.c     who runs which task when
  *   pretended_streams.c    streams and events as programs see them
  *   pretended_work.c       copies, waits for values, functions of the host
+ *   pretended_modules.c    modules and launches
+ *   pretended_kernels.c    the kernels that they can have
  *
  * A thread's first lock is the lock of all; tasks run without it.
  */
@@ -68,6 +70,8 @@ int pretended_current(void);
 /* Where the CPU finds the byte: in an alias, or, for other memory, at the address itself. NULL: it
  * was memory of the GPU and is no longer. */
 char *pretended_touchable(uint64_t address);
+/* The same, where the GPU can read it: of its memory, and of memory of the host that is pinned. */
+char *pretended_of_gpu(uint64_t address);
 /* Whether it is memory of the GPU, or memory of the host that is pinned. */
 bool pretended_has(uint64_t address);
 /* Fills in those of memory. */
@@ -143,5 +147,26 @@ void pretended_queue_drop_all(int error);
 int pretended_record_wait(struct pretended_record *record);
 struct pretended_record *pretended_record_hold(struct pretended_record *record);
 void pretended_record_release(struct pretended_record *record);
+
+/* Kernels -------------------------------------------------------------------------------------- */
+
+/* One of the two. */
+struct pretended_kernel {
+    void (*reduce)(void *target, const void *left, const void *right, size_t count);
+    void (*finish)(void *target, const void *source, size_t count, uint64_t divisor, double factor);
+};
+
+struct pretended_parameters {
+    void *target, *left, *right; /* left: also the source */
+    size_t count;
+    uint64_t divisor;
+    double factor;
+};
+
+/* By its name. */
+bool pretended_kernel_find(const char *name, struct pretended_kernel *ret_kernel);
+/* Runs all threads, one after the other. Not under the lock. */
+void pretended_kernel_run(const struct pretended_kernel *kernel,
+                          const struct pretended_parameters *parameters, size_t threads);
 
 #endif

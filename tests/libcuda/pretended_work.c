@@ -1,6 +1,7 @@
 /* What programs put into streams: copies, waits for values, functions of the host. */
 #include "tests/libcuda/pretended_parts.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { WAIT_GEQ, WAIT_EQ, WAIT_AND, WAIT_NOR, WAIT_FLUSH = 1 << 30 };
@@ -50,20 +51,28 @@ int cuMemcpyAsync(uint64_t to, uint64_t from, size_t size_bytes, uintptr_t strea
     return gone ? INVALID_VALUE : add(stream, &task);
 }
 
-static int copy_now(uint64_t to, uint64_t from, size_t size_bytes)
-{
-    int error = cuMemcpyAsync(to, from, size_bytes, LEGACY);
-    return error != 0 ? error : cuStreamSynchronize(LEGACY);
-}
-
+/* Of pageable memory: takes the bytes, and returns before the GPU has them. */
 int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size_bytes)
 {
-    return copy_now(to, (uintptr_t)from, size_bytes);
+    LOCKED_SCOPE();
+    char *taken = malloc(size_bytes + 1);
+    memcpy(taken, from, size_bytes);
+    const struct pretended_task task = {.run = run_copy,
+                                        .to = to,
+                                        .from = (uintptr_t)taken,
+                                        .size_bytes = size_bytes,
+                                        .bytes = taken};
+    int error = pretended_has(to) ? add(LEGACY, &task) : INVALID_VALUE;
+    if (error != 0) {
+        free(taken);
+    }
+    return error;
 }
 
 int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size_bytes)
 {
-    return copy_now((uintptr_t)to, from, size_bytes);
+    int error = cuMemcpyAsync((uintptr_t)to, from, size_bytes, LEGACY);
+    return error != 0 ? error : cuStreamSynchronize(LEGACY);
 }
 
 /* Values --------------------------------------------------------------------------------------- */

@@ -1,7 +1,11 @@
 /* Loads a libcuda. */
 #include "tests/support/gpu_driver.h"
 
+#include "tests/support/gpu_pretend.h"
+
 #include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool find(void *library, const char *name, void *ret_function)
@@ -41,4 +45,36 @@ bool gpu_driver_load(const char *path, struct gpu_driver *ret_driver, const char
     }
     *ret_driver = driver;
     return true;
+}
+
+static void print_gpu(const struct gpu_driver *driver)
+{
+    int version = 0;
+    char name[128] = "";
+    (void)driver->cuDriverGetVersion(&version);
+    (void)driver->cuDeviceGetName(name, sizeof name, 0);
+    (void)printf("%s, CUDA %d.%d of the driver\n", name, version / 1000, version % 1000 / 10);
+}
+
+bool gpu_driver_start(struct gpu_driver *ret_driver, bool *ret_pretended)
+{
+    const char *why = NULL;
+    *ret_pretended = false;
+    if (!gpu_driver_load("libcuda.so.1", ret_driver, &why)) {
+        *ret_pretended = true;
+        if (getenv("MUSTER_TEST_GPU") != NULL ||
+            !gpu_driver_load(gpu_pretend_path(), ret_driver, &why)) {
+            (void)fprintf(stderr, "there is no GPU, or no libcuda.so.1 to use it: %s\n", why);
+            return false;
+        }
+    }
+    print_gpu(ret_driver);
+    return true;
+}
+
+void *gpu_driver_pointer(uint64_t address)
+{
+    void *pointer = NULL;
+    memcpy(&pointer, &address, sizeof pointer);
+    return pointer;
 }

@@ -31,6 +31,10 @@
     X(cuStreamWaitValue32)          \
     X(cuStreamWriteValue32)         \
     X(cuLaunchHostFunc)             \
+    X(cuModuleLoadDataEx)           \
+    X(cuModuleGetFunction)          \
+    X(cuModuleUnload)               \
+    X(cuLaunchKernel)               \
     X(cuStreamCreate)               \
     X(cuStreamDestroy_v2)           \
     X(cuStreamGetCtx)               \
@@ -53,5 +57,12 @@ struct gpu_driver {
 /* Loads this libcuda, and makes the primary context of its first GPU current. False: there is no
  * such library, or it has no GPU; *ret_why says what is missing. */
 bool gpu_driver_load(const char *path, struct gpu_driver *ret_driver, const char **ret_why);
+
+/* Loads the libcuda of this machine, and prints its GPU. Without one: a pretended one, or false
+ * with a line on standard error if MUSTER_TEST_GPU is set. */
+bool gpu_driver_start(struct gpu_driver *ret_driver, bool *ret_pretended);
+
+/* The address of memory of a GPU as a pointer. */
+void *gpu_driver_pointer(uint64_t address);
 
 #endif

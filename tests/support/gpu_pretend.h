@@ -37,6 +37,8 @@ enum gpu_pretend_call {
     GPU_PRETEND_PIN,      /* memory of the host, allocated or registered: likewise */
     GPU_PRETEND_STREAM,   /* making one: likewise */
     GPU_PRETEND_EVENT,    /* likewise */
+    GPU_PRETEND_MODULE,   /* loading one: CUDA_ERROR_UNSUPPORTED_PTX_VERSION */
+    GPU_PRETEND_LAUNCH,   /* of a kernel, when it runs: CUDA_ERROR_LAUNCH_FAILED */
     GPU_PRETEND_CALLS
 };
 
