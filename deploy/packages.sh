@@ -3,9 +3,9 @@
 # shellcheck shell=bash disable=SC2034
 
 build_packages="gcc libc6-dev cmake ninja-build pkg-config libmicrohttpd-dev libgnutls28-dev libcurl4-openssl-dev libjansson-dev
-    libsqlite3-dev zlib1g-dev uthash-dev libssl-dev libibverbs-dev"
+    libsqlite3-dev zlib1g-dev uthash-dev libssl-dev libibverbs-dev clang"
 example_packages="wamerican"
-test_packages="g++ relacy-dev clang libclang-rt-14-dev clang-format clang-tidy cppcheck libcmocka-dev libxml2-utils wamerican curl
+test_packages="g++ relacy-dev libclang-rt-14-dev clang-format clang-tidy cppcheck libcmocka-dev libxml2-utils wamerican curl
     iproute2 procps python3 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user qemu-system-x86 busybox-static kmod xz-utils libibverbs1
     ibverbs-providers openssl etcd-server"
 

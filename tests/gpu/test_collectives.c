@@ -2,7 +2,6 @@
  * printed, or an error if MUSTER_TEST_GPU is set. Memory is allocated and filled as programs do it,
  * through libcuda. */
 #include "tests/support/gpu_driver.h"
-#include "tests/support/gpu_pretend.h"
 #include "tests/support/group.h"
 #include "tests/support/pattern.h"
 #include "worker/base/clock.h"
@@ -33,34 +32,12 @@ static struct gpu_driver cuda;
 static void *context;
 static bool pretended;
 
-/* Loads this libcuda and prints its GPU. False: there is no such library, or it has no GPU. */
-static bool load_cuda(const char *path)
-{
-    const char *why = NULL;
-    int version = 0;
-    char name[128] = "";
-    if (!gpu_driver_load(path, &cuda, &why) || cuda.cuDriverGetVersion(&version) != 0 ||
-        cuda.cuDeviceGetName(name, sizeof name, 0) != 0) {
-        return false;
-    }
-    (void)cuda.cuCtxGetCurrent(&context);
-    (void)printf("%s, CUDA %d.%d of the driver\n", name, version / 1000, version % 1000 / 10);
-    return true;
-}
-
 static uint64_t timed_count(void)
 {
     return pretended ? PRETENDED_COUNT : TIMED_COUNT;
 }
 
 /* Buffers -------------------------------------------------------------------------------------- */
-
-static void *as_pointer(uint64_t address)
-{
-    void *pointer = NULL;
-    memcpy(&pointer, &address, sizeof pointer);
-    return pointer;
-}
 
 static void expect(struct group_member *member, int error, const char *what)
 {
@@ -119,8 +96,8 @@ static void run_case(struct group_member *member, struct muster_request *request
     copy_to_gpu(member, &in);
     copy_to_gpu(member, &out);
     struct muster_request gpu_request = *request;
-    gpu_request.in = has_input ? as_pointer(in.gpu) : NULL;
-    gpu_request.out = as_pointer(out.gpu);
+    gpu_request.in = has_input ? gpu_driver_pointer(in.gpu) : NULL;
+    gpu_request.out = gpu_driver_pointer(out.gpu);
     muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], &gpu_request, NULL);
     copy_to_host(member, &out);
     if (status != MUSTER_OK || pattern_check(request, member->rank, ranks, text, sizeof text) > 0) {
@@ -230,7 +207,7 @@ static void time_one(struct group_member *member, void *argument)
     }
     double malloc_ns = median_ns(member, in.host, out.host);
     double host_ns = median_ns(member, host[0], host[1]);
-    double gpu_ns = median_ns(member, as_pointer(in.gpu), as_pointer(out.gpu));
+    double gpu_ns = median_ns(member, gpu_driver_pointer(in.gpu), gpu_driver_pointer(out.gpu));
     if (member->rank == 0) {
         free(in.host);
         in.host = host[0];
@@ -275,11 +252,11 @@ static void whether_memory_can_be_exported_as_a_dma_buf_is_printed(void **state)
     int fd = -1;
     assert_int_equal(cuda.cuCtxSetCurrent(context), 0);
     assert_int_equal(cuda.cuMemAlloc_v2(&address, EXPORTED_BYTES), 0);
-    assert_true(muster_device_find(as_pointer(address), &memory));
+    assert_true(muster_device_find(gpu_driver_pointer(address), &memory));
     assert_in_range(EXPORTED_BYTES, 1, memory.end - memory.begin);
     assert_int_not_equal(memory.id, 0);
     muster_status status =
-        memory.device->export_pages(&memory, as_pointer(memory.begin), EXPORTED_BYTES, &fd);
+        memory.device->export_pages(&memory, gpu_driver_pointer(memory.begin), EXPORTED_BYTES, &fd);
     (void)printf("dma-buf of its memory: %s\n", status == MUSTER_OK ? "yes" : muster_last_error());
     assert_true(status == MUSTER_INVALID || fd >= 0);
     (void)(fd >= 0 && close(fd));
@@ -293,12 +270,8 @@ int main(void)
         cmocka_unit_test(whether_memory_can_be_exported_as_a_dma_buf_is_printed),
         cmocka_unit_test(the_time_of_an_allreduce_is_printed),
     };
-    if (!load_cuda("libcuda.so.1")) {
-        pretended = true;
-        if (getenv("MUSTER_TEST_GPU") != NULL || !load_cuda(gpu_pretend_path())) {
-            (void)fprintf(stderr, "there is no GPU, or no libcuda.so.1 to use it\n");
-            return EXIT_FAILURE;
-        }
+    if (!gpu_driver_start(&cuda, &pretended) || cuda.cuCtxGetCurrent(&context) != 0) {
+        return EXIT_FAILURE;
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "worker/base/status.h"
+#include "worker/device/cuda/cuda_kernels.h"
 #include "worker/device/cuda/cuda_library.h"
 #include "worker/device/cuda/cuda_queue.h"
 #include "worker/device/cuda/nccl_groups.h"
@@ -161,8 +162,8 @@ const struct muster_device muster_cuda_device = {
     .is_active = is_active,
     .find = find,
     .copy = copy,
-    .combine = muster_device_combine_on_host,
-    .finish = muster_device_finish_on_host,
+    .combine = muster_cuda_combine,
+    .finish = muster_cuda_finish,
     .wait = wait_for_work,
     .export_pages = export_pages,
     .queues = muster_cuda_queues,

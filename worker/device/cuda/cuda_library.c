@@ -71,12 +71,21 @@ static bool find_queues(void *handle, struct muster_cuda_queue_functions *ret_qu
     return true;
 }
 
+static bool find_kernels(void *handle, struct muster_cuda *ret_cuda)
+{
+    return find(handle, "cuCtxGetDevice", &ret_cuda->ctx_get_device) &&
+           find(handle, "cuModuleLoadData", &ret_cuda->module_load_data) &&
+           find(handle, "cuModuleGetFunction", &ret_cuda->module_get_function) &&
+           find(handle, "cuLaunchKernel", &ret_cuda->launch_kernel);
+}
+
 static bool find_all(void *handle, struct muster_cuda *ret_cuda)
 {
     (void)find(handle, "cuMemGetHandleForAddressRange",
                &ret_cuda->mem_get_handle_for_address_range);
     ret_cuda->has_streams = find_streams(handle, ret_cuda);
     ret_cuda->has_queues = ret_cuda->has_streams && find_queues(handle, &ret_cuda->queues);
+    ret_cuda->has_kernels = find_kernels(handle, ret_cuda);
     return find(handle, "cuPointerGetAttributes", &ret_cuda->pointer_get_attributes) &&
            find(handle, "cuPointerGetAttribute", &ret_cuda->pointer_get_attribute) &&
            find(handle, "cuDeviceGet", &ret_cuda->device_get) &&

@@ -15,12 +15,14 @@
 enum {
     MUSTER_CUDA_CONTEXT = 1, /* CUpointer_attribute */
     MUSTER_CUDA_MEMORY_TYPE = 2,
+    MUSTER_CUDA_DEVICE_POINTER = 3,
     MUSTER_CUDA_BUFFER_ID = 7,
     MUSTER_CUDA_IS_MANAGED = 8,
     MUSTER_CUDA_DEVICE_ORDINAL = 9,
     MUSTER_CUDA_RANGE_START = 11,
     MUSTER_CUDA_RANGE_SIZE = 12,
-    MUSTER_CUDA_TYPE_DEVICE = 2,   /* CUmemorytype */
+    MUSTER_CUDA_TYPE_HOST = 1, /* CUmemorytype */
+    MUSTER_CUDA_TYPE_DEVICE = 2,
     MUSTER_CUDA_HANDLE_DMABUF = 1, /* CUmemRangeHandleType */
     MUSTER_CUDA_LEGACY = 1,        /* CUstream: the default stream */
     MUSTER_CUDA_PER_THREAD = 2,
@@ -73,6 +75,14 @@ struct muster_cuda {
     int (*mem_free)(uint64_t address);
     bool has_queues;
     struct muster_cuda_queue_functions queues;
+    /* For kernels (cuda_kernels.c), likewise. */
+    bool has_kernels;
+    int (*ctx_get_device)(int *ret_device);
+    int (*module_load_data)(void **ret_module, const void *image);
+    int (*module_get_function)(void **ret_function, void *module, const char *name);
+    int (*launch_kernel)(void *function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
+                         unsigned threads_x, unsigned threads_y, unsigned threads_z,
+                         unsigned shared_bytes, uintptr_t stream, void **parameters, void **extra);
 };
 
 /* The name of an error. */
