@@ -128,7 +128,9 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
  * Streams: with a stream a call does not block, but for a short time to enqueue it, and where it
  * scales its input, takes several buffers, or is compressed: then until the stream has produced the
  * input. It is then an operation in flight without a handle, in the order of the members' calls in
- * flight (muster_operations.h); with a _start form there is a handle, too. The buffers are the
+ * flight (muster_operations.h); with a _start form there is a handle, too. All members make such
+ * calls in the same order; streams of two members that are threads of one process and use one GPU
+ * may block each other there. The buffers are the
  * caller's again when the stream has come past the call. If it fails later, the stream goes on, the
  * output is undefined, and the next call of the scope returns the error. MUSTER_INVALID: a buffer
  * that is not memory of the stream's GPU, a list of ranges, or a stream that does not exist.

@@ -45,11 +45,11 @@ for collective in $("$muster" plan --list | cut -d' ' -f1 | sort -u); do
 done
 check_json allreduce tcp 1 1 1024 --bytes 1K
 check_json allreduce shm 2 1 65536 --bytes 64K --alloc
-for place in "" --in-place; do
+for place in "" --in-place --stream; do
     for transport in inproc tcp shm; do # a pretended GPU
         # shellcheck disable=SC2086
-        LD_LIBRARY_PATH=$MUSTER_BIN/../tests/cuda_new "$muster" bench allreduce -n 2 --transport $transport \
-            --device cuda --bytes 4,3M --iterations 2 $place >"$folder/out" 2>"$folder/errors" ||
+        MUSTER_NCCL=off LD_LIBRARY_PATH=$MUSTER_BIN/../tests/cuda_new "$muster" bench allreduce -n 2 --transport $transport \
+            --device cuda $place --bytes 4,3M --iterations 2 >"$folder/out" 2>"$folder/errors" ||
             fail "--device cuda: $(cat "$folder/errors")"
         grep -q ", float32 sum, memory of GPUs" "$folder/out" || fail "--device cuda: $(cat "$folder/out")"
     done
@@ -134,6 +134,7 @@ refuse "collective" -n 2
 refuse "\"alreduce\"" alreduce -n 2
 refuse "\"0\"" allreduce -n 0
 refuse "--device" allreduce -n 2 --device tpu
+refuse "--stream" allreduce -n 2 --stream
 refuse "\"12x\"" allreduce -n 2 --bytes 4,12x
 refuse "\"\"" allreduce -n 2 --bytes 4,
 refuse "\"12x\"" allreduce -n 2 --bytes 4..12x

@@ -26,6 +26,8 @@ enum {
     PRETENDED_COUNT = 1 << 16, /* with a pretended GPU, whose times mean nothing */
     TIMED_CALLS = 7,
     EXPORTED_BYTES = 2 << 20,
+    STREAMS = 20,
+    TURNS = 4,
 };
 
 static struct gpu_driver cuda;
@@ -141,6 +143,120 @@ static void every_collective_takes_memory_of_a_gpu(void **state)
         struct group group;
         group_start_flat(&group, transport, RANKS);
         group_each(&group, run_all, NULL);
+        group_finish(&group);
+    }
+}
+
+/* Streams -------------------------------------------------------------------------------------- */
+
+/* Each stream takes its turn: it fills the input, calls, and brings the output back. */
+struct stream_call {
+    uintptr_t stream;
+    struct buffer in, out;
+};
+
+static void open_stream(struct group_member *member, uint32_t index, struct stream_call *call)
+{
+    size_t size_bytes = (index % 3 == 0 ? 4U << 20 : 1000U) * sizeof(float);
+    call->in = make_buffer(member, size_bytes);
+    call->out = make_buffer(member, size_bytes);
+    expect(member, cuda.cuStreamCreate(&call->stream, 1), "cuStreamCreate");
+    expect(member, cuda.cuMemHostRegister_v2(call->in.host, size_bytes, 0), "pinning");
+    expect(member, cuda.cuMemHostRegister_v2(call->out.host, size_bytes, 0), "pinning");
+}
+
+static void close_stream(struct group_member *member, const struct stream_call *call)
+{
+    expect(member, cuda.cuStreamDestroy_v2(call->stream), "cuStreamDestroy");
+    expect(member, cuda.cuMemHostUnregister(call->in.host), "cuMemHostUnregister");
+    expect(member, cuda.cuMemHostUnregister(call->out.host), "cuMemHostUnregister");
+    free_buffer(&call->in);
+    free_buffer(&call->out);
+}
+
+/* Enqueues everything; returns how long the call itself took. first: the value of rank 0's first
+ * element, which those of later ranks exceed by one each. */
+static int64_t enqueue(struct group_member *member, const struct stream_call *call, uint32_t first)
+{
+    float *host = call->in.host;
+    struct muster_started_call *started = NULL;
+    const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                           .in = as_pointer(call->in.gpu),
+                                           .out = as_pointer(call->out.gpu),
+                                           .count = call->in.size_bytes / sizeof *host,
+                                           .op = MUSTER_SUM,
+                                           .stream = call->stream,
+                                           .deadline_ns = group_deadline()};
+    for (size_t k = 0; k < request.count; k++) {
+        host[k] = (float)(member->rank + first + k % 5);
+    }
+    expect(member,
+           cuda.cuMemcpyAsync(call->in.gpu, (uintptr_t)host, call->in.size_bytes, call->stream),
+           "cuMemcpyAsync");
+    int64_t before_ns = muster_clock_ns();
+    if (muster_context_start(member->contexts[MUSTER_GLOBAL], &request, &started) != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+        return 0;
+    }
+    muster_started_call_detach(started);
+    int64_t took_ns = muster_clock_ns() - before_ns;
+    expect(member,
+           cuda.cuMemcpyAsync((uintptr_t)call->out.host, call->out.gpu, call->out.size_bytes,
+                              call->stream),
+           "cuMemcpyAsync");
+    return took_ns;
+}
+
+static void check_sums(struct group_member *member, const struct stream_call *call, uint32_t first)
+{
+    const float *got = call->out.host;
+    uint32_t ranks = member->group->size;
+    expect(member, cuda.cuStreamSynchronize(call->stream), "cuStreamSynchronize");
+    for (size_t k = 0; k < call->out.size_bytes / sizeof *got; k++) {
+        float wanted = (float)(ranks * (first + k % 5) + ranks * (ranks - 1) / 2);
+        if (got[k] != wanted) {
+            group_fail(member, "element %zu is %f, not %f", k, (double)got[k], (double)wanted);
+            return;
+        }
+    }
+}
+
+static void call_on_streams(struct group_member *member, void *argument)
+{
+    struct stream_call calls[STREAMS];
+    int64_t took_ns = 0;
+    (void)argument;
+    expect(member, cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        open_stream(member, i, &calls[i]);
+    }
+    for (uint32_t turn = 0; turn < TURNS && member->failure[0] == '\0'; turn++) {
+        for (uint32_t i = 0; i < STREAMS; i++) {
+            took_ns += enqueue(member, &calls[i], i + turn);
+        }
+        for (uint32_t i = 0; i < STREAMS; i++) {
+            check_sums(member, &calls[i], i + turn);
+        }
+    }
+    if (member->rank == 0) {
+        (void)printf("a call on one of %d streams returns after %.1f us (mean of %d turns)\n",
+                     STREAMS, (double)took_ns / 1000 / (STREAMS * TURNS), TURNS);
+    }
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        close_stream(member, &calls[i]);
+    }
+}
+
+/* More streams than a GPU has channels, in which streams wait for each other. Ranks that are
+ * threads of one process share them, too: there one rank's stream may stand behind a stream that is
+ * held for this rank. So with a real GPU there is one rank. */
+static void calls_on_many_streams_are_in_order(void **state)
+{
+    (void)state;
+    for (enum group_transport transport = GROUP_TCP; transport <= GROUP_MEMORY; transport++) {
+        struct group group;
+        group_start_flat(&group, transport, pretended ? TIMED_RANKS : 1);
+        group_each(&group, call_on_streams, NULL);
         group_finish(&group);
     }
 }
@@ -267,6 +383,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_takes_memory_of_a_gpu),
+        cmocka_unit_test(calls_on_many_streams_are_in_order),
         cmocka_unit_test(whether_memory_can_be_exported_as_a_dma_buf_is_printed),
         cmocka_unit_test(the_time_of_an_allreduce_is_printed),
     };

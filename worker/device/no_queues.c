@@ -64,6 +64,11 @@ static muster_status poll(void *queue, uint64_t *ret_done)
     return MUSTER_OK;
 }
 
+static uint64_t drop(void *queue)
+{
+    return ((const struct queue *)queue)->copies;
+}
+
 const struct muster_queue_ops muster_device_no_queues = {.pin = pin,
                                                          .unpin = unpin,
                                                          .open = open_queue,
@@ -72,7 +77,8 @@ const struct muster_queue_ops muster_device_no_queues = {.pin = pin,
                                                          .hold = follow,
                                                          .release = release,
                                                          .copy = copy,
-                                                         .poll = poll};
+                                                         .poll = poll,
+                                                         .drop = drop};
 
 const struct muster_queue_ops *muster_device_without_queues(void)
 {

@@ -35,11 +35,14 @@ struct muster_queue_ops {
     muster_status (*hold)(void *queue, uintptr_t stream);
     /* Any thread; nothing if nothing is held. */
     void (*release)(void *queue);
-    /* Enqueues a copy: number n of this queue, counted from 1. May block while very many are under
-     * way. */
+    /* Enqueues a copy: number n of this queue, counted from 1. It begins at once, or in a later
+     * call of copy or poll. */
     muster_status (*copy)(void *queue, void *to, const void *from, size_t size_bytes);
     /* *ret_done: so many copies are complete, for the CPU and for other devices. */
     muster_status (*poll)(void *queue, uint64_t *ret_done);
+    /* Copies that have not begun are not made, and their numbers are given again. Returns how many
+     * have begun. */
+    uint64_t (*drop)(void *queue);
 };
 
 /* Of a device that has no queues: copies are complete when they are enqueued, which blocks. */

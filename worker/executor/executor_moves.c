@@ -17,6 +17,8 @@ enum {
     STORE_BYTES = 1 << 20, /* smaller neighbours are stored together */
     SPIN_NS = 30 * 1000,   /* longer than a device needs for a piece of 1 MiB */
     POLL_NS = 10 * 1000,
+    POLL_LATER_NS = 100 * 1000,
+    SOON_NS = 500 * 1000, /* after that much time without a copy, it is the program that lasts */
     GIVE_UP_MS = 1000,
     STORES_NOTED = 64, /* for the timeline */
 };
@@ -33,6 +35,7 @@ struct muster_moves {
     bool finishes; /* it is for launches that finish their results */
     struct copies fetches, stores;
     atomic_size_t fetched;       /* fetches that are complete */
+    int64_t changed_ns;          /* when a copy was enqueued or completed last */
     struct muster_span *waiting; /* [lanes] final, and not enqueued yet */
     size_t *enqueued;            /* [lanes] the stores of the steps before this one are */
     /* For the timeline: */
@@ -133,6 +136,7 @@ muster_status muster_moves_begin(struct muster_operation *operation)
         moves->waiting[i] = (struct muster_span){0};
         moves->enqueued[i] = operation->lanes[i].first;
     }
+    moves->changed_ns = muster_clock_ns();
     moves->begun_ns = moves->fetched_ns = moves->stored_ns =
         muster_timeline_clock(operation->timeline);
     TRY(count_before(operation, launch->fetches, &moves->fetches));
@@ -272,6 +276,11 @@ static muster_status store_lane(struct muster_operation *operation, uint32_t ind
     return MUSTER_OK;
 }
 
+static uint64_t count_events(const struct muster_moves *moves)
+{
+    return moves->fetches.done + moves->stores.count + moves->stores.done;
+}
+
 static muster_status progress(struct muster_operation *operation)
 {
     bool ended = atomic_load(&operation->lanes_left) == 0;
@@ -314,11 +323,17 @@ muster_status muster_moves_progress(struct muster_operation *operation)
     if (operation->launch->moves == NULL) {
         return MUSTER_OK;
     }
+    struct muster_moves *moves = operation->moves;
+    uint64_t before = count_events(moves);
     TRY(progress(operation));
-    int64_t until_ns = muster_moves_wait(operation) ? muster_clock_ns() + SPIN_NS : 0;
-    while (!has_allowed(operation) && !muster_moves_are_complete(operation) &&
-           muster_clock_ns() < until_ns) {
+    int64_t now_ns = muster_moves_advance(operation) ? muster_clock_ns() : MUSTER_NEVER;
+    int64_t until_ns = now_ns == MUSTER_NEVER ? 0 : now_ns + SPIN_NS;
+    for (; now_ns < until_ns && !has_allowed(operation) && !muster_moves_are_complete(operation);
+         now_ns = muster_clock_ns()) {
         TRY(progress(operation));
+    }
+    if (count_events(moves) != before) {
+        moves->changed_ns = muster_clock_ns();
     }
     return MUSTER_OK;
 }
@@ -335,12 +350,19 @@ bool muster_moves_wait(const struct muster_operation *operation)
     return waits;
 }
 
+bool muster_moves_advance(const struct muster_operation *operation)
+{
+    return muster_moves_wait(operation) &&
+           muster_clock_ns() - operation->moves->changed_ns < SOON_NS;
+}
+
 int64_t muster_moves_next_poll(const struct muster_operation *operation, int64_t until_ns)
 {
     if (!muster_moves_wait(operation)) {
         return until_ns;
     }
-    int64_t soon_ns = muster_clock_ns() + POLL_NS;
+    int64_t soon_ns =
+        muster_clock_ns() + (muster_moves_advance(operation) ? POLL_NS : POLL_LATER_NS);
     return soon_ns < until_ns ? soon_ns : until_ns;
 }
 
@@ -410,6 +432,14 @@ muster_status muster_moves_run_in_group(struct muster_operation *operation,
     return status;
 }
 
+/* What has not begun is not made. */
+static void drop(const struct muster_operation *operation, void *queue, struct copies *copies)
+{
+    if (queue != NULL && copies->count > 0) {
+        copies->count = queues_of(operation)->drop(queue) - copies->before;
+    }
+}
+
 void muster_moves_give_up(struct muster_operation *operation)
 {
     char text[MUSTER_ERROR_MAX];
@@ -417,6 +447,8 @@ void muster_moves_give_up(struct muster_operation *operation)
         return;
     }
     (void)snprintf(text, sizeof text, "%s", muster_last_error());
+    drop(operation, operation->launch->moves->fetches, &operation->moves->fetches);
+    drop(operation, operation->launch->moves->stores, &operation->moves->stores);
     int64_t until_ns = muster_clock_after_ms(GIVE_UP_MS);
     muster_status status = wait_for(operation, &operation->moves->fetches, poll_fetches, until_ns);
     if (status == MUSTER_OK) {

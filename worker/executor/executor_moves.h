@@ -31,6 +31,8 @@ MUSTER_CHECKED muster_status muster_moves_progress(struct muster_operation *oper
 bool muster_moves_are_complete(const struct muster_operation *operation);
 /* Whether the operation waits for the device, so that it is to be polled. */
 bool muster_moves_wait(const struct muster_operation *operation);
+/* Whether the device has been at work for it just now, so that it is worth polling often. */
+bool muster_moves_advance(const struct muster_operation *operation);
 int64_t muster_moves_next_poll(const struct muster_operation *operation, int64_t until_ns);
 
 /* An operation that is one group step, between its fetches and its stores. Blocks. Statuses of

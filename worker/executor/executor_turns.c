@@ -26,6 +26,7 @@ enum muster_turn muster_operation_turn(const struct muster_operation *operation,
         return MUSTER_TURN_TAKEN;
     }
     if (muster_moves_wait(operation)) {
+        *ret_advanced = *ret_advanced || muster_moves_advance(operation);
         return MUSTER_TURN_TAKEN;
     }
     return takes_turns(operation) ? operation->turn : MUSTER_TURN_MESSAGES;

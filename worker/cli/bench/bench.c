@@ -29,6 +29,7 @@ enum {
     KEY_COMPRESSION,
     KEY_ALLOC,
     KEY_DEVICE,
+    KEY_STREAM,
     KEY_SVG,
     KEY_TIMELINE,
     KEY_CONNECTIONS,
@@ -107,6 +108,10 @@ static const struct argp_option argp_options[] = {
      "Allocate buffers by muster_alloc(), so that ranks of one host read them directly", 0},
     {"device", KEY_DEVICE, "NAME", 0,
      "host (default), or cuda: buffers are memory of GPUs, one a rank in turns", 0},
+    {"stream", KEY_STREAM, NULL, 0,
+     "With --device cuda: make calls on a stream; the time of a call is then until the stream has "
+     "come past it",
+     0},
     {"figures", KEY_FIGURES, NULL, 0, "Print the measured figures of the links too", 0},
     {"reproducible", KEY_REPRODUCIBLE, NULL, 0,
      "Add floats in the order of the ranks, with any algorithm", 0},
@@ -177,6 +182,7 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
         options->keep_input |= key == KEY_KEEP_INPUT;
         options->finish_together |= key == KEY_FINISH_TOGETHER;
         options->alloc |= key == KEY_ALLOC;
+        options->on_stream |= key == KEY_STREAM;
         options->figures |= key == KEY_FIGURES;
         options->reproducible |= key == KEY_REPRODUCIBLE;
         options->json |= key == KEY_JSON;
@@ -203,6 +209,9 @@ static muster_status check_options(struct muster_bench_options *options)
         return muster_error_set(MUSTER_INVALID,
                                 "--shape: there is no link to shape: it needs --hosts 2 or more, "
                                 "and --transport shm or tcp");
+    }
+    if (options->on_stream && !options->on_device) {
+        return muster_error_set(MUSTER_INVALID, "--stream is for --device cuda only");
     }
     if (options->device_count > 0 && options->transport != MUSTER_BENCH_VERBS) {
         return muster_error_set(MUSTER_INVALID, "--devices is for --transport verbs only");

@@ -7,6 +7,8 @@
 #include "worker/base/thread.h"
 #include "worker/device/devices.h"
 
+enum { NON_BLOCKING = 1 }; /* CU_STREAM_NON_BLOCKING */
+
 /* Functions of libcuda; each returns 0 on success. */
 static struct {
     pthread_mutex_t mutex;
@@ -17,6 +19,8 @@ static struct {
     int (*primary_ctx_retain)(void **ret_context, int device);
     int (*ctx_set_current)(void *context);
     int (*mem_alloc)(uint64_t *ret_address, size_t size_bytes);
+    int (*stream_create)(uintptr_t *ret_stream, unsigned flags);
+    int (*stream_synchronize)(uintptr_t stream);
 } cuda = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static bool find(const char *name, void *ret_function)
@@ -40,7 +44,9 @@ static muster_status load(void)
     if (find("cuInit", &cuda.init) && find("cuDeviceGetCount", &cuda.device_get_count) &&
         find("cuDeviceGet", &cuda.device_get) &&
         find("cuDevicePrimaryCtxRetain", &cuda.primary_ctx_retain) &&
-        find("cuCtxSetCurrent", &cuda.ctx_set_current) && find("cuMemAlloc_v2", &cuda.mem_alloc)) {
+        find("cuCtxSetCurrent", &cuda.ctx_set_current) && find("cuMemAlloc_v2", &cuda.mem_alloc) &&
+        find("cuStreamCreate", &cuda.stream_create) &&
+        find("cuStreamSynchronize", &cuda.stream_synchronize)) {
         return MUSTER_OK;
     }
     return muster_error_set(MUSTER_INVALID, "--device cuda: libcuda.so.1 is too old");
@@ -76,6 +82,23 @@ muster_status muster_bench_device_allocate(size_t size_bytes, void **ret_memory)
                       : muster_error_set(MUSTER_FATAL,
                                          "--device cuda: no memory for %zu bytes (CUDA's error %d)",
                                          size_bytes, error);
+}
+
+muster_status muster_bench_device_make_stream(uintptr_t *ret_stream)
+{
+    int error = cuda.stream_create(ret_stream, NON_BLOCKING);
+    return error == 0
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL, "--stream: no stream (CUDA's error %d)", error);
+}
+
+muster_status muster_bench_device_wait(uintptr_t stream)
+{
+    int error = cuda.stream_synchronize(stream);
+    return error == 0
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL, "--stream: waiting for it failed (CUDA's error %d)",
+                                  error);
 }
 
 muster_status muster_bench_device_copy(void *to, const void *from, size_t size_bytes)

@@ -14,6 +14,9 @@
 /* Makes the GPU that rank number `rank` uses the calling thread's. MUSTER_INVALID: there is no
  * libcuda, or no GPU. */
 MUSTER_CHECKED muster_status muster_bench_device_open(uint32_t rank);
+/* A stream of that GPU, until the process ends; and what waits for it. */
+MUSTER_CHECKED muster_status muster_bench_device_make_stream(uintptr_t *ret_stream);
+MUSTER_CHECKED muster_status muster_bench_device_wait(uintptr_t stream);
 /* Memory of that GPU, until the process ends. MUSTER_FATAL: there is not so much. */
 MUSTER_CHECKED muster_status muster_bench_device_allocate(size_t size_bytes, void **ret_memory);
 /* One of both is memory of the GPU. Blocks. */

@@ -58,6 +58,7 @@ struct muster_bench_options {
     bool in_place;
     bool alloc;     /* buffers come from muster_alloc() */
     bool on_device; /* buffers are memory of a GPU */
+    bool on_stream; /* and calls are made on a stream of it */
     bool figures;
     bool reproducible;
     bool keep_input, finish_together;

@@ -128,8 +128,10 @@ void muster_bench_describe(const struct muster_bench_options *options, char *ret
         muster_bench_transport_name(options->transport), options->shape != NULL ? " at " : "",
         options->shape != NULL ? options->shape : "", muster_type_name(options->type),
         reduces ? " " : "", reduces ? muster_op_name(options->op) : "",
-        options->on_device ? ", memory of GPUs" : "", options->in_place ? ", in place" : "",
-        options->keep_input ? ", input kept" : "",
+        options->on_stream   ? ", memory of GPUs, on a stream"
+        : options->on_device ? ", memory of GPUs"
+                             : "",
+        options->in_place ? ", in place" : "", options->keep_input ? ", input kept" : "",
         options->finish_together ? ", finishing together" : "",
         options->reproducible ? ", reproducible" : "",
         muster_compresses(options->compression) ? ", compressed to " : "",

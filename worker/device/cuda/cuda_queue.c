@@ -2,13 +2,16 @@
  * Queues of a GPU.
  *
  * Streams of the GPU may share a channel of the hardware, in which a stream that waits blocks the
- * others. A stream that a queue holds waits for copies of that queue, so a queue's own stream has
- * the highest priority: priorities do not share channels.
+ * others. A stream of the program that a queue holds waits for copies of that queue. So these must
+ * not stand behind anything that waits: a queue's own stream has the highest priority, since
+ * priorities do not share channels, and no stream of a queue ever waits in the GPU. A queue that
+ * follows a stream keeps its copies here until the stream has come so far.
  */
 #include "worker/device/cuda/cuda_queue.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
@@ -23,15 +26,25 @@ enum {
 
 struct flag;
 
+/* A copy that is not issued yet. */
+struct pending {
+    void *to;
+    const void *from;
+    size_t size_bytes;
+};
+
 struct queue {
     const struct muster_cuda *cuda;
     void *context;
     void *stream;
-    void *events[UNDER_WAY_MAX]; /* of copy number n: index (n - 1) % UNDER_WAY_MAX; or NULL */
-    void *order;                 /* the event by which the queue follows a stream */
-    uint64_t enqueued, done;     /* numbers of copies */
-    struct flag *flag;           /* that a stream which is held waits for; or NULL */
-    _Atomic uint32_t held;       /* the value that it waits for */
+    void *events[UNDER_WAY_MAX];     /* of copy number n: index (n - 1) % UNDER_WAY_MAX; or NULL */
+    void *order;                     /* the event by which the queue follows a stream */
+    bool follows;                    /* the event is not complete yet */
+    uint64_t enqueued, issued, done; /* numbers of copies */
+    struct pending *pending; /* [room] the copies from number issued + 1 on, from `first` on */
+    size_t first, room;
+    struct flag *flag;     /* that a stream which is held waits for; or NULL */
+    _Atomic uint32_t held; /* the value that it waits for */
 };
 
 static muster_status fail(const struct muster_cuda *cuda, const char *what, int error)
@@ -178,6 +191,7 @@ static void close_queue(void *it)
         (void)queue->cuda->ctx_pop_current(&unused);
     }
     give_back_flag(queue);
+    free(queue->pending);
     free(queue);
 }
 
@@ -221,9 +235,7 @@ static muster_status follow(void *it, uintptr_t stream)
     int error = queue->cuda->ctx_push_current(queue->context);
     if (error == 0) {
         error = queue->cuda->event_record(queue->order, stream == 0 ? MUSTER_CUDA_LEGACY : stream);
-        error = error != 0
-                    ? error
-                    : queue->cuda->stream_wait_event((uintptr_t)queue->stream, queue->order, 0);
+        queue->follows = error == 0;
         (void)queue->cuda->ctx_pop_current(&unused);
     }
     return stream != 0  ? check_stream(queue, error)
@@ -261,68 +273,110 @@ static void release(void *it)
 
 /* Copies --------------------------------------------------------------------------------------- */
 
-static int advance(struct queue *queue)
+static int note_done(struct queue *queue)
 {
     int error = 0;
-    while (queue->done < queue->enqueued && error == 0) {
+    while (queue->done < queue->issued && error == 0) {
         error = queue->cuda->event_query(queue->events[queue->done % UNDER_WAY_MAX]);
         queue->done += error == 0 ? 1 : 0;
     }
     return error == MUSTER_CUDA_NOT_READY ? 0 : error;
 }
 
-/* An event for one more copy; waits for the oldest one where all are in use. */
-static int find_event(struct queue *queue, void **ret_event)
+static int issue(struct queue *queue)
 {
-    const struct muster_cuda_queue_functions *cuda = &queue->cuda->queues;
-    void **event = &queue->events[queue->enqueued % UNDER_WAY_MAX];
-    int error = 0;
-    if (*event == NULL) {
-        error = queue->cuda->event_create(event, MUSTER_CUDA_NO_TIMING);
-    } else if (queue->enqueued - queue->done == UNDER_WAY_MAX) {
-        error = cuda->event_synchronize(*event);
-        queue->done += error == 0 ? 1 : 0;
+    const struct pending *copy = &queue->pending[queue->first];
+    void **event = &queue->events[queue->issued % UNDER_WAY_MAX];
+    uintptr_t stream = (uintptr_t)queue->stream;
+    int error = *event != NULL ? 0 : queue->cuda->event_create(event, MUSTER_CUDA_NO_TIMING);
+    error = error != 0 ? error
+                       : queue->cuda->memcpy_async((uintptr_t)copy->to, (uintptr_t)copy->from,
+                                                   copy->size_bytes, stream);
+    error = error != 0 ? error : queue->cuda->event_record(*event, stream);
+    if (error == 0) {
+        queue->issued++;
+        queue->first++;
     }
-    *ret_event = *event;
     return error;
+}
+
+/* Issues what may be, and looks what is done. */
+static int advance(struct queue *queue)
+{
+    int error = queue->follows ? queue->cuda->event_query(queue->order) : 0;
+    queue->follows = error == MUSTER_CUDA_NOT_READY;
+    if (error != 0) {
+        return queue->follows ? 0 : error;
+    }
+    error = note_done(queue);
+    while (error == 0 && queue->issued < queue->enqueued &&
+           queue->issued - queue->done < UNDER_WAY_MAX) {
+        error = issue(queue);
+    }
+    return error;
+}
+
+static int advance_in_context(struct queue *queue)
+{
+    void *unused = NULL;
+    int error = queue->cuda->ctx_push_current(queue->context);
+    if (error == 0) {
+        error = advance(queue);
+        (void)queue->cuda->ctx_pop_current(&unused);
+    }
+    return error;
+}
+
+/* Room for one more copy. */
+static muster_status grow(struct queue *queue)
+{
+    size_t count = queue->enqueued - queue->issued;
+    if (queue->first > 0) {
+        memmove(queue->pending, queue->pending + queue->first, count * sizeof *queue->pending);
+        queue->first = 0;
+    }
+    if (count == queue->room) {
+        size_t room = queue->room == 0 ? UNDER_WAY_MAX : 2 * queue->room;
+        struct pending *larger = reallocarray(queue->pending, room, sizeof *larger);
+        if (larger == NULL) {
+            return muster_error_set(MUSTER_FATAL, "no memory for a queue of a GPU");
+        }
+        queue->pending = larger;
+        queue->room = room;
+    }
+    return MUSTER_OK;
 }
 
 static muster_status copy(void *it, void *to, const void *from, size_t size_bytes)
 {
     struct queue *queue = it;
-    void *unused = NULL;
-    void *event = NULL;
-    int error = queue->cuda->ctx_push_current(queue->context);
-    if (error == 0) {
-        error = find_event(queue, &event);
-        error = error != 0 ? error
-                           : queue->cuda->memcpy_async((uintptr_t)to, (uintptr_t)from, size_bytes,
-                                                       (uintptr_t)queue->stream);
-        error = error != 0 ? error : queue->cuda->event_record(event, (uintptr_t)queue->stream);
-        (void)queue->cuda->ctx_pop_current(&unused);
+    size_t at = queue->first + (queue->enqueued - queue->issued);
+    if (at == queue->room) {
+        TRY(grow(queue));
+        at = queue->enqueued - queue->issued;
     }
-    if (error != 0) {
-        return muster_error_set(MUSTER_FATAL, "copying %zu bytes of a GPU: %s", size_bytes,
-                                muster_cuda_error_name(queue->cuda, error));
-    }
+    queue->pending[at] = (struct pending){.to = to, .from = from, .size_bytes = size_bytes};
     queue->enqueued++;
-    return MUSTER_OK;
+    int error = advance_in_context(queue);
+    return error == 0 ? MUSTER_OK
+                      : muster_error_set(MUSTER_FATAL, "copying %zu bytes of a GPU: %s", size_bytes,
+                                         muster_cuda_error_name(queue->cuda, error));
 }
 
 static muster_status poll(void *it, uint64_t *ret_done)
 {
     struct queue *queue = it;
-    void *unused = NULL;
-    int error = 0;
-    if (queue->done < queue->enqueued) {
-        error = queue->cuda->ctx_push_current(queue->context);
-        if (error == 0) {
-            error = advance(queue);
-            (void)queue->cuda->ctx_pop_current(&unused);
-        }
-    }
+    int error = queue->done < queue->enqueued ? advance_in_context(queue) : 0;
     *ret_done = queue->done;
     return error == 0 ? MUSTER_OK : fail(queue->cuda, "copying memory of", error);
+}
+
+static uint64_t drop(void *it)
+{
+    struct queue *queue = it;
+    queue->enqueued = queue->issued;
+    queue->first = 0;
+    return queue->issued;
 }
 
 const struct muster_queue_ops *muster_cuda_queues(void)
@@ -335,7 +389,8 @@ const struct muster_queue_ops *muster_cuda_queues(void)
                                                    .hold = hold,
                                                    .release = release,
                                                    .copy = copy,
-                                                   .poll = poll};
+                                                   .poll = poll,
+                                                   .drop = drop};
     return muster_cuda_queue_functions(muster_cuda_library()) != NULL ? &queues
                                                                       : &muster_device_no_queues;
 }
