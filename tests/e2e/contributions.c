@@ -9,10 +9,14 @@
  * CONTRIBUTIONS_SPARE=BYTES in the environment it registers one more buffer, of up to 64 bytes;
  * with CONTRIBUTIONS_CHILD=1 it forks a child after its first step, which sleeps until SIGTERM.
  *
+ * With CONTRIBUTIONS_GPU=LIBCUDA, a pretended one, the first allreduce of a step is on memory of
+ * its GPU; MUSTER_NCCL is then the pretended NCCL.
+ *
  * Lines on stdout: "child P" with the child's number; "first generation=G size=S at_ns=T" after the
- * first step of a generation; "step N" every 50 steps; "done steps=N digest=D" or "left steps=N
- * digest=D" at the end.
+ * first step of a generation; "nccl generation=G" after the first that NCCL has carried out; "step
+ * N" every 50 steps; "done steps=N digest=D" or "left steps=N digest=D" at the end.
  */
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -23,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/nccl_pretend.h"
 #include "worker/muster.h"
 
 enum {
@@ -50,7 +55,87 @@ struct worker {
     int64_t ids[SLOTS]; /* of this generation, by global rank */
     int64_t local_sum, cross_sum;
     pid_t child; /* 0: none */
+    struct {
+        int64_t *in, *out; /* NULL: none */
+        int (*to_device)(uint64_t to, const void *from, size_t size_bytes);
+        int (*to_host)(void *to, uint64_t from, size_t size_bytes);
+        uint64_t collectives; /* by NCCL when this generation began */
+        uint64_t generation;  /* of the last line about it */
+    } gpu;
 };
+
+/* The GPU ------------------------------------------------------------------------------------- */
+
+static void find(void *library, const char *name, void *ret_function)
+{
+    void *symbol = library != NULL ? dlsym(library, name) : NULL;
+    if (symbol == NULL) {
+        fprintf(stderr, "contributions: no %s: %s\n", name, dlerror());
+        exit(2);
+    }
+    memcpy(ret_function, &symbol, sizeof symbol);
+}
+
+static void use_gpu(struct worker *worker, const char *path)
+{
+    int (*get_device)(int *, int) = NULL;
+    int (*retain)(void **, int) = NULL;
+    int (*set_current)(void *) = NULL;
+    int (*allocate)(uint64_t *, size_t) = NULL;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *context = NULL;
+    int device = 0;
+    uint64_t memory[2] = {0, 0};
+    find(library, "cuDeviceGet", &get_device);
+    find(library, "cuDevicePrimaryCtxRetain", &retain);
+    find(library, "cuCtxSetCurrent", &set_current);
+    find(library, "cuMemAlloc_v2", &allocate);
+    find(library, "cuMemcpyHtoD_v2", &worker->gpu.to_device);
+    find(library, "cuMemcpyDtoH_v2", &worker->gpu.to_host);
+    if (get_device(&device, 0) != 0 || retain(&context, device) != 0 || set_current(context) != 0 ||
+        allocate(&memory[0], ELEMENTS * sizeof(int64_t)) != 0 ||
+        allocate(&memory[1], ELEMENTS * sizeof(int64_t)) != 0) {
+        fprintf(stderr, "contributions: no memory of a GPU\n");
+        exit(2);
+    }
+    memcpy(&worker->gpu.in, &memory[0], sizeof memory[0]);
+    memcpy(&worker->gpu.out, &memory[1], sizeof memory[1]);
+}
+
+/* How many collectives NCCL has carried out. */
+static uint64_t count_nccl(void)
+{
+    const struct nccl_pretend *(*get_controls)(void) = NULL;
+    const char *path = getenv("MUSTER_NCCL");
+    void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    if (library == NULL) {
+        return 0;
+    }
+    find(library, "nccl_pretend_controls", &get_controls);
+    return get_controls()->collectives();
+}
+
+/* The sum over all members, in memory of the GPU if there is one. */
+static muster_status add_up(muster_session *session, const struct worker *worker, const int64_t *in,
+                            int64_t *out)
+{
+    if (worker->gpu.in == NULL) {
+        return muster_allreduce(session, MUSTER_GLOBAL, in, out, ELEMENTS, MUSTER_INT64, MUSTER_SUM,
+                                NULL);
+    }
+    bool copied = worker->gpu.to_device((uintptr_t)worker->gpu.in, in, ELEMENTS * sizeof *in) == 0;
+    muster_status status = muster_allreduce(session, MUSTER_GLOBAL, worker->gpu.in, worker->gpu.out,
+                                            ELEMENTS, MUSTER_INT64, MUSTER_SUM, NULL);
+    copied =
+        worker->gpu.to_host(out, (uintptr_t)worker->gpu.out, ELEMENTS * sizeof *out) == 0 && copied;
+    if (!copied) {
+        fprintf(stderr, "contributions: a copy to or from the GPU failed\n");
+        exit(2);
+    }
+    return status;
+}
+
+/* Steps ---------------------------------------------------------------------------------------- */
 
 static int64_t now_ns(void)
 {
@@ -135,8 +220,7 @@ static muster_status step_once(muster_session *session, struct worker *worker, b
     in[muster_rank(session, MUSTER_GLOBAL)] = worker->id * (progress->step + 1);
     in[STOP] = access(worker->stop_file, F_OK) == 0;
     in[SUM] = worker->id + progress->step;
-    muster_status status =
-        muster_allreduce(session, MUSTER_GLOBAL, in, out, ELEMENTS, MUSTER_INT64, MUSTER_SUM, NULL);
+    muster_status status = add_up(session, worker, in, out);
     if (status != MUSTER_OK) {
         return status;
     }
@@ -180,8 +264,21 @@ static void end_child(const struct worker *worker)
     }
 }
 
-static void report(muster_session *session, const struct worker *worker, bool first)
+static void report_nccl(muster_session *session, struct worker *worker)
 {
+    uint64_t generation = muster_generation(session);
+    if (worker->gpu.generation != generation && count_nccl() > worker->gpu.collectives) {
+        worker->gpu.generation = generation;
+        printf("nccl generation=%" PRIu64 "\n", generation);
+        fflush(stdout);
+    }
+}
+
+static void report(muster_session *session, struct worker *worker, bool first)
+{
+    if (worker->gpu.in != NULL) {
+        report_nccl(session, worker);
+    }
     if (first) {
         printf("first generation=%" PRIu64 " size=%u at_ns=%" PRId64 "\n",
                muster_generation(session), muster_size(session, MUSTER_GLOBAL), now_ns());
@@ -198,6 +295,7 @@ static muster_status work(muster_session *session, void *user)
     const struct timespec pace = {.tv_nsec = PACE_NS};
     muster_status status = learn_members(session, worker);
     bool stop = false;
+    worker->gpu.collectives = count_nccl();
     for (bool first = true; status == MUSTER_OK && !stop; first = false) {
         status = step_once(session, worker, &stop);
         if (status != MUSTER_OK) {
@@ -258,6 +356,9 @@ int main(int argc, char **argv)
         return 2;
     }
     worker.stop_file = argv[1];
+    if (getenv("CONTRIBUTIONS_GPU") != NULL) {
+        use_gpu(&worker, getenv("CONTRIBUTIONS_GPU"));
+    }
     muster_status status = muster_open(NULL, &session);
     if (status != MUSTER_OK) {
         fprintf(stderr, "contributions: %s: %s\n", muster_status_name(status), muster_last_error());

@@ -166,22 +166,35 @@ static void finish_step(struct pretended_comm *comm, struct pretended_step *step
     __atomic_store_n(step->done, 1, __ATOMIC_RELEASE);
 }
 
-static void put_late(struct pretended_comm *comm, struct pretended_step *step)
+/* Puts what is not there yet, with the context. */
+static int put_all_locked(struct pretended_comm *comm)
+{
+    int error = 0;
+    for (struct pretended_step *each = comm->first; each != NULL; each = each->next) {
+        error = error == 0 && !each->on_stream ? put_on_stream(each) : error;
+        each->on_stream = true;
+    }
+    return error;
+}
+
+static void put_late(struct pretended_comm *comm)
 {
     void *unused = NULL;
     pretended_sleep_us(LATE_US);
     if (gpu.ctx_push_current(comm->context) == 0) {
-        int error = put_on_stream(step);
+        (void)pthread_mutex_lock(&comm->mutex);
+        int error = put_all_locked(comm);
+        (void)pthread_mutex_unlock(&comm->mutex);
         (void)gpu.ctx_pop_current(&unused);
-        comm->late = false;
+        atomic_store(&comm->late, false);
         atomic_store(&comm->state, error == 0 ? SUCCESS : UNHANDLED_CUDA_ERROR);
     }
 }
 
 static void run_step(struct pretended_comm *comm, struct pretended_step *step)
 {
-    if (comm->late) {
-        put_late(comm, step);
+    if (atomic_load(&comm->late)) {
+        put_late(comm);
     }
     if (!atomic_load(&step->started)) {
         pretended_sleep_us(20);
@@ -397,7 +410,37 @@ static int refuse(const struct pretended_comm *comm, const struct pretended_step
                                                                         : SUCCESS;
 }
 
+/* The steps of this thread's group, which are put into the queue at its end. */
+static __thread struct {
+    int depth;
+    struct pretended_comm *comm;
+    struct pretended_step *first, **last;
+} grouped;
+
 /* As NCCL: the next call may come only when the one before is no longer in progress. */
+static int launch(struct pretended_comm *comm, struct pretended_step *first)
+{
+    int error = 0;
+    if (has_fault((int)comm->rank, "call_in_progress")) {
+        atomic_store(&comm->state, IN_PROGRESS);
+        keep_steps(first);
+        return IN_PROGRESS;
+    }
+    bool late = !comm->blocks && has_fault((int)comm->rank, "late");
+    (void)pthread_mutex_lock(&comm->mutex);
+    if (late) {
+        atomic_store(&comm->state, IN_PROGRESS);
+        atomic_store(&comm->late, true);
+    }
+    *comm->last = first;
+    while (*comm->last != NULL) {
+        comm->last = &(*comm->last)->next;
+    }
+    error = late ? 0 : put_all_locked(comm);
+    (void)pthread_mutex_unlock(&comm->mutex);
+    return error != 0 ? UNHANDLED_CUDA_ERROR : comm->blocks ? SUCCESS : IN_PROGRESS;
+}
+
 static int add(struct pretended_comm *comm, const struct pretended_step *wanted)
 {
     void *done = NULL;
@@ -409,23 +452,13 @@ static int add(struct pretended_comm *comm, const struct pretended_step *wanted)
     struct pretended_step *step = calloc(1, sizeof *step);
     *step = *wanted;
     step->done = done;
-    if (has_fault((int)comm->rank, "call_in_progress")) {
-        atomic_store(&comm->state, IN_PROGRESS);
-        free(step);
-        return IN_PROGRESS;
+    if (grouped.depth == 0) {
+        return launch(comm, step);
     }
-    (void)pthread_mutex_lock(&comm->mutex);
-    bool late = !comm->blocks && has_fault((int)comm->rank, "late") && comm->first == NULL;
-    comm->late = late;
-    if (late) {
-        atomic_store(&comm->state, IN_PROGRESS);
-    } else {
-        error = put_on_stream(step);
-    }
-    *comm->last = step;
-    comm->last = &step->next;
-    (void)pthread_mutex_unlock(&comm->mutex);
-    return error != 0 ? UNHANDLED_CUDA_ERROR : comm->blocks ? SUCCESS : IN_PROGRESS;
+    grouped.comm = comm;
+    *grouped.last = step;
+    grouped.last = &step->next;
+    return SUCCESS;
 }
 
 EXPORTED int ncclAllReduce(const void *in, void *out, size_t count, int type, int op,
@@ -501,11 +534,19 @@ int ncclBroadcast(const void *in, void *out, size_t count, int type, int root,
 EXPORTED int ncclGroupStart(void);
 int ncclGroupStart(void)
 {
+    if (grouped.depth++ == 0) {
+        grouped.first = NULL;
+        grouped.last = &grouped.first;
+    }
     return SUCCESS;
 }
 
 EXPORTED int ncclGroupEnd(void);
 int ncclGroupEnd(void)
 {
-    return SUCCESS;
+    if (grouped.depth == 0) {
+        return INVALID_USAGE;
+    }
+    return --grouped.depth == 0 && grouped.first != NULL ? launch(grouped.comm, grouped.first)
+                                                         : SUCCESS;
 }

@@ -72,7 +72,7 @@ static void reduce(char *target, const unsigned char *source, size_t size_bytes,
     case UINT8:
         REDUCE_AS(uint8_t, uint8_t);
     case INT32:
-        REDUCE_AS(uint32_t, uint32_t);
+        REDUCE_AS(int32_t, int32_t);
     case UINT32:
         REDUCE_AS(uint32_t, uint32_t);
     case INT64:

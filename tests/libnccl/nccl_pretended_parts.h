@@ -41,6 +41,7 @@ struct pretended_step {
     size_t count; /* as its caller gave it */
     int type, op, root;
     uintptr_t stream;
+    bool on_stream;
     uint32_t *done;      /* pinned: the stream waits until it is 1 */
     atomic_bool started; /* the stream has come to it */
     struct pretended_step *next;
@@ -59,7 +60,7 @@ struct pretended_comm {
     struct pretended_step *first, **last;
     struct pretended_step *done; /* kept until the end */
     uint64_t phase;              /* of the thread */
-    atomic_bool late;            /* the first step is not on its stream yet */
+    atomic_bool late;            /* steps of the queue are not on their stream yet */
 };
 
 size_t pretended_size_of(int type);

@@ -300,7 +300,7 @@ run_ranges(struct muster_context *context, const struct muster_request *request,
 static muster_status enter_device_group(struct muster_context *context,
                                         const struct muster_request *request)
 {
-    muster_status status = muster_device_group_enter(context, request);
+    muster_status status = muster_device_group_enter(context, request->deadline_ns);
     if (status == MUSTER_OK) {
         return MUSTER_OK;
     }

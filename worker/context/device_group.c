@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/algorithms/algorithm.h"
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
@@ -30,7 +29,6 @@ struct muster_device_setup {
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
     uint64_t begun;       /* no call of this rank has begun a later operation */
-    bool joined;          /* all ranks have made a call on such memory */
     bool holds;           /* calls wait before they begin */
     bool decided;         /* `opened` is there, or there will be no group */
     bool taken;           /* the context has it */
@@ -45,12 +43,18 @@ static bool is_cancelled(const struct muster_device_setup *setup)
     return atomic_load(&setup->cancelled);
 }
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): a muster_group_check */
-static muster_status check_cancelled(void *user, uint32_t *ret_suspect)
+/* A muster_group_check. */
+static muster_status check_alive(void *user, uint32_t *ret_suspect)
 {
-    (void)ret_suspect;
-    return is_cancelled(user) ? muster_error_set(MUSTER_REJOIN, "the context is being destroyed")
-                              : MUSTER_OK;
+    const struct muster_device_setup *setup = user;
+    char reason[MUSTER_REASON_SIZE];
+    if (is_cancelled(setup)) {
+        return muster_error_set(MUSTER_REJOIN, "the context is being destroyed");
+    }
+    return muster_fabric_lost_peer(setup->context->fabric, setup->context->generation, ret_suspect,
+                                   reason)
+               ? muster_error_set(MUSTER_REJOIN, "%s", reason)
+               : muster_fabric_check(setup->context->fabric, setup->context->generation);
 }
 
 static uint32_t name_of(const struct muster_device_setup *setup, uint64_t rank)
@@ -156,7 +160,7 @@ static muster_status open_group(struct muster_device_setup *setup)
                                            .names = context->ranks,
                                            .order = context->reduction_order,
                                            .memory = &setup->memory,
-                                           .check = check_cancelled,
+                                           .check = check_alive,
                                            .user = setup};
     TRY(pass_invitation(setup, &options, &invitation));
     options.deadline_ns = muster_clock_after_ms(OPEN_MS);
@@ -188,9 +192,6 @@ static muster_status set_up(struct muster_device_setup *setup)
     int version = 0;
     bool here = setup->memory.device->groups->offer(&setup->memory, &version) == MUSTER_OK;
     TRY(agree(setup, here, "group steps on GPUs"));
-    muster_mutex_lock(&setup->mutex);
-    setup->joined = true;
-    muster_mutex_unlock(&setup->mutex);
     TRY(compare_versions(setup, version));
     TRY(open_group(setup));
     return agree_on_first(setup);
@@ -321,27 +322,17 @@ void muster_device_group_want(struct muster_context *context, const struct muste
     }
 }
 
-static bool names_device(const struct muster_request *request)
+muster_status muster_device_group_enter(struct muster_context *context, int64_t deadline_ns)
 {
-    size_t algorithm = 0;
-    return request->algorithm != NULL &&
-           muster_algorithm_find(request->collective, request->algorithm, &algorithm) ==
-               MUSTER_OK &&
-           muster_algorithm_is_of_device(algorithm);
-}
-
-muster_status muster_device_group_enter(struct muster_context *context,
-                                        const struct muster_request *request)
-{
-    bool named = names_device(request);
     struct muster_device_setup *setup = context->device_setup;
     if (setup == NULL) {
         return MUSTER_OK;
     }
     AUTO_LOCK(&setup->mutex);
-    while (setup->holds || (named && setup->joined && !setup->decided)) {
-        if (!muster_condition_wait(&setup->changed, &setup->mutex, request->deadline_ns)) {
-            return muster_error_set(MUSTER_RETRY, "the deadline passed while GPUs were connected");
+    while (setup->holds) {
+        if (!muster_condition_wait(&setup->changed, &setup->mutex, deadline_ns)) {
+            return muster_error_set(
+                MUSTER_RETRY, "the deadline passed while the ranks agreed on a first call by GPUs");
         }
     }
     if (setup->decided && !setup->taken && setup->opened.memory != NULL &&

@@ -24,11 +24,9 @@ struct muster_context;
 struct muster_device_pair;
 
 /* A call begins: waits while the ranks agree on the first call that uses the group, and takes the
- * group if this is it or a later one. A call that names an algorithm of a device waits, once all
- * ranks have made a call on its memory, until the group is there or is not going to be.
- * MUSTER_RETRY: the deadline of the request has passed. */
+ * group if this is it or a later one. MUSTER_RETRY: the deadline has passed. */
 MUSTER_CHECKED muster_status muster_device_group_enter(struct muster_context *context,
-                                                       const struct muster_request *request);
+                                                       int64_t deadline_ns);
 /* The call has ended. */
 void muster_device_group_leave(struct muster_context *context);
 

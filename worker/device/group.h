@@ -53,7 +53,7 @@ struct muster_group_options {
     /* Some memory of the device with which this rank takes part, where there are several; borrowed
      * until open has returned. */
     const struct muster_device_memory *memory;
-    muster_group_check check; /* during open; NULL: only its deadline ends it */
+    muster_group_check check; /* during open and price; NULL: only the deadline ends them */
     void *user;               /* of check */
 };
 

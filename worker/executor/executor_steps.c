@@ -432,3 +432,8 @@ muster_status muster_group_steps_fail(struct muster_operation *operation, muster
     *ret_suspect = steps->suspect;
     return failure;
 }
+
+bool muster_group_steps_have_failed(const struct muster_operation *operation)
+{
+    return operation->steps != NULL && operation->steps->failed;
+}

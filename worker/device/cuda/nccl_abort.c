@@ -18,7 +18,7 @@ enum { FAILURES_MAX = 3, REASON_SIZE = 256 };
 
 static struct {
     pthread_mutex_t mutex;
-    bool off;
+    bool off, hanging;
     unsigned failures;
     char reason[REASON_SIZE];
 } usable = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -61,9 +61,16 @@ void muster_nccl_note_failure(const char *text)
     }
 }
 
-static void turn_off(const char *text)
+bool muster_nccl_is_hanging(void)
 {
     AUTO_LOCK(&usable.mutex);
+    return usable.hanging;
+}
+
+static void leave_behind(const char *text)
+{
+    AUTO_LOCK(&usable.mutex);
+    usable.hanging = true;
     turn_off_locked(text);
 }
 
@@ -118,14 +125,14 @@ void muster_nccl_abort(struct muster_nccl_group *group, int64_t until_ns)
     group->comm = NULL;
     if (muster_thread_start(&thread, run, ending) != 0) {
         destroy(ending);
-        turn_off("no thread could be started to end a communicator, which is left behind");
+        leave_behind("no thread could be started to end a communicator, which is left behind");
     } else if (wait_until(ending, until_ns)) {
         (void)pthread_join(thread, NULL);
         destroy(ending);
         return;
     } else {
         (void)pthread_detach(thread);
-        turn_off("ncclCommAbort does not return, and the communicator is left behind");
+        leave_behind("ncclCommAbort does not return, and the communicator is left behind");
     }
     group->stream = NULL; /* its kernel may still run */
     group->spare = 0;

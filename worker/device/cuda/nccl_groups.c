@@ -22,7 +22,7 @@
 enum {
     MEMBERS_MAX = 65536,
     FLUSH_MS = 1000,      /* of the last step, when all ranks leave */
-    ABORT_MS = 5000,      /* of a step that has failed */
+    ABORT_MS = 2000,      /* of a step that has failed; it takes half a second */
     VERDICT_MS = 300,     /* until somebody knows which rank has died, after NCCL has failed */
     PRICE_MS = 20 * 1000, /* for all measurements */
     PAUSE_NS = 200 * 1000,
@@ -151,7 +151,7 @@ static void destroy_parts(struct muster_nccl_group *group)
         (void)cuda->stream_destroy(group->stream);
         (void)(group->before != NULL ? cuda->event_destroy(group->before) : 0);
         (void)(group->done != NULL ? cuda->event_destroy(group->done) : 0);
-        (void)(group->spare != 0 ? cuda->mem_free(group->spare) : 0);
+        (void)(group->spare != 0 && !muster_nccl_is_hanging() ? cuda->mem_free(group->spare) : 0);
     }
 }
 
@@ -207,6 +207,8 @@ static muster_status open_group(const struct muster_group_options *options,
     group->rank = options->rank;
     group->ranks = options->ranks;
     group->names = options->names;
+    group->check = options->check;
+    group->user = options->user;
     muster_status status = MUSTER_INVALID;
     int error = group->cuda->ctx_push_current(group->context);
     if (error == 0) {
@@ -325,8 +327,11 @@ static void price(void *group, struct muster_memory_reach *ret_reach)
     if (group == NULL) {
         return;
     }
-    struct priced priced = {.group = group,
-                            .wait = {.deadline_ns = muster_clock_after_ms(PRICE_MS)}};
+    struct muster_nccl_group *own = group;
+    struct priced priced = {.group = own,
+                            .wait = {.deadline_ns = muster_clock_after_ms(PRICE_MS),
+                                     .check = own->check,
+                                     .user = own->user}};
     void *unused = NULL;
     const struct muster_cuda *cuda = priced.group->cuda;
     priced.memory = (struct muster_device_memory){.device = &muster_cuda_device,
@@ -340,6 +345,13 @@ static void price(void *group, struct muster_memory_reach *ret_reach)
         return;
     }
     measure(&priced, &ret_reach->prices);
+    own->check = NULL;
+    if (ret_reach->prices.staging_us <= 0) { /* a step may be under way, for which to free waits */
+        muster_nccl_abort(own, muster_clock_after_ms(ABORT_MS));
+    }
+    if (muster_nccl_is_hanging()) {
+        return;
+    }
     if (cuda->ctx_push_current(priced.group->context) == 0) {
         (void)cuda->mem_free(priced.address);
         (void)cuda->ctx_pop_current(&unused);

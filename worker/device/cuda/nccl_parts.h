@@ -13,8 +13,10 @@ struct muster_nccl_group {
     const struct muster_cuda *cuda;
     void *context; /* of the GPU */
     uint32_t rank, ranks;
-    const uint32_t *names; /* [ranks] borrowed */
-    void *comm;            /* NULL: it was aborted, or left behind */
+    const uint32_t *names;    /* [ranks] borrowed */
+    muster_group_check check; /* until it is priced, with its user; or NULL */
+    void *user;
+    void *comm;          /* NULL: it was aborted, or left behind */
     void *stream;        /* on which steps run; it does not wait for the default stream by itself */
     void *before, *done; /* events: the program's work before a step; the step */
     uint64_t spare;      /* SPARE_BYTES of the GPU's memory */
@@ -74,6 +76,10 @@ void muster_nccl_abort(struct muster_nccl_group *group, int64_t until_ns);
 
 /* MUSTER_INVALID: NCCL has failed in this process before, and is not used any more. */
 MUSTER_CHECKED muster_status muster_nccl_check_usable(void);
+
+/* A communicator was left behind: its kernel may run for ever, so that what waits for the whole
+ * GPU, such as the release of memory, would not return. */
+bool muster_nccl_is_hanging(void);
 
 /* NCCL has failed here, although no rank has died. After a few times it is not used any more. */
 void muster_nccl_note_failure(const char *text);
