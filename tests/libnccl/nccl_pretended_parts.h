@@ -22,7 +22,7 @@ enum {
 enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, TYPES };
 enum { SUM, PROD, MAX, MIN, OPS };
 
-enum { RANKS_MAX = 16, WINDOW_BYTES = 64 << 10, PATH_SIZE = 128 };
+enum { RANKS_MAX = 16, WINDOW_BYTES = 256 << 10, PATH_SIZE = 128 };
 
 /* The file that the members of a communicator share. */
 struct pretended_room {

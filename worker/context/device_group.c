@@ -168,6 +168,8 @@ static muster_status open_group(struct muster_device_setup *setup)
     bool here = groups->open(&options, &invitation, &opened->memory) == MUSTER_OK;
     TRY(agree(setup, here, "opening a group of GPUs"));
     groups->price(opened->memory, &opened->reach);
+    here = opened->reach.prices.staging_us > 0;
+    TRY(agree(setup, here, "measuring a group of GPUs"));
     TRY(agree_on_prices(setup, &opened->reach.prices));
     groups->start(opened->memory, 0, true);
     return MUSTER_OK;

@@ -69,9 +69,11 @@ void muster_device_room_finish(struct muster_device_room *room)
     if (room->queues != NULL) {
         room->queues->close(room->fetches);
         room->queues->close(room->stores);
-        if (room->pinned) {
-            room->queues->unpin(&room->of, room->memory);
-        }
+    }
+    if (room->queues != NULL && room->pinned && !room->queues->unpin(&room->of, room->memory)) {
+        /* It is left behind. */
+        *room = (struct muster_device_room){0};
+        return;
     }
     if (room->shared) {
         muster_free(room->memory);

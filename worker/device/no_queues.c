@@ -16,10 +16,11 @@ static muster_status pin(const struct muster_device_memory *memory, void *host, 
     return MUSTER_OK;
 }
 
-static void unpin(const struct muster_device_memory *memory, void *host)
+static bool unpin(const struct muster_device_memory *memory, void *host)
 {
     (void)memory;
     (void)host;
+    return true;
 }
 
 static muster_status open_queue(const struct muster_device_memory *memory, void **ret_queue)

@@ -20,8 +20,10 @@ struct muster_queue_ops {
     /* Makes memory of the host fast for copies of this memory, and never swapped. Blocks.
      * MUSTER_FATAL: no more of it can be pinned. */
     muster_status (*pin)(const struct muster_device_memory *memory, void *host, size_t size_bytes);
-    /* No copy to or from it is under way. Blocks. */
-    void (*unpin)(const struct muster_device_memory *memory, void *host);
+    /* No copy to or from it is under way. Blocks. False: the device hangs, and the memory must
+     * stay.
+     */
+    bool (*unpin)(const struct muster_device_memory *memory, void *host);
 
     /* A queue for copies of this memory, to it or from it. */
     muster_status (*open)(const struct muster_device_memory *memory, void **ret_queue);

@@ -1,7 +1,6 @@
 /* How a failed operation ends: which ranks it waited for, which peers learn of it, and its error
  * text. */
 #include "worker/executor/executor_parts.h"
-#include "worker/executor/executor_steps.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -62,7 +61,7 @@ static muster_status report_deadline(const struct muster_operation *operation,
 {
     struct awaited awaited = find_awaited(operation);
     /* In a group step, which the messages wait for. */
-    if (*ret_suspect != UINT32_MAX || muster_group_steps_have_failed(operation)) {
+    if (*ret_suspect != UINT32_MAX || operation->failed_in_group) {
         return muster_error_set(MUSTER_RETRY, "%s", own_reason);
     }
     if (awaited.count == 0) {

@@ -77,6 +77,7 @@ struct muster_operation {
     /* Likewise: the allocation of a device that the buffer is in; NULL: memory of the host. */
     const struct muster_device_memory *memories[3];
     size_t element_size_bytes;
+    bool failed_in_group; /* a group step has failed by itself: its text says why */
     atomic_size_t lanes_left;
     pthread_t ended_by;    /* the thread that has ended a lane last */
     bool *awake;           /* the owner has something to do: see wake_owner(); borrowed */

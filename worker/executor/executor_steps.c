@@ -116,6 +116,7 @@ void muster_group_steps_destroy(struct muster_group_steps *steps)
 void muster_group_steps_begin(struct muster_operation *operation)
 {
     struct muster_group_steps *steps = operation->steps;
+    operation->failed_in_group = false;
     if (steps != NULL) {
         steps->next = 0;
         steps->begun = false;
@@ -316,7 +317,7 @@ static muster_status end(struct muster_operation *operation, muster_status statu
         steps->begun = false;
         status = group->device->groups->end(group_of(operation), status, &steps->suspect);
     }
-    steps->failed = status != MUSTER_OK;
+    steps->failed = operation->failed_in_group = status != MUSTER_OK;
     steps->next += status == MUSTER_OK ? 1 : 0;
     if (steps->next == steps->count && muster_uses_channels(operation)) {
         muster_channel_leave(operation);
@@ -431,9 +432,4 @@ muster_status muster_group_steps_fail(struct muster_operation *operation, muster
     }
     *ret_suspect = steps->suspect;
     return failure;
-}
-
-bool muster_group_steps_have_failed(const struct muster_operation *operation)
-{
-    return operation->steps != NULL && operation->steps->failed;
 }

@@ -45,7 +45,4 @@ int64_t muster_group_steps_next_poll(const struct muster_operation *operation, i
 MUSTER_CHECKED muster_status muster_group_steps_fail(struct muster_operation *operation,
                                                      muster_status status, uint32_t *ret_suspect);
 
-/* Whether a group step of the launch has failed by itself: its text says why. */
-bool muster_group_steps_have_failed(const struct muster_operation *operation);
-
 #endif

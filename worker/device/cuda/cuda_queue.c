@@ -16,6 +16,7 @@
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
 #include "worker/device/cuda/cuda_library.h"
+#include "worker/device/cuda/nccl_groups.h"
 #include "worker/device/device.h"
 
 enum {
@@ -73,14 +74,19 @@ static muster_status pin(const struct muster_device_memory *memory, void *host, 
                                   size_bytes, muster_cuda_error_name(cuda, error));
 }
 
-static void unpin(const struct muster_device_memory *memory, void *host)
+/* CUDA waits for all that the GPU does. */
+static bool unpin(const struct muster_device_memory *memory, void *host)
 {
+    if (muster_nccl_is_hanging()) {
+        return false;
+    }
     const struct muster_cuda *cuda = muster_cuda_library();
     void *unused = NULL;
     if (cuda->ctx_push_current(memory->context) == 0) {
         (void)cuda->queues.mem_host_unregister(host);
         (void)cuda->ctx_pop_current(&unused);
     }
+    return true;
 }
 
 /* Flags ---------------------------------------------------------------------------------------- */

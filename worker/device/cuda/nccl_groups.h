@@ -6,4 +6,8 @@
 
 extern const struct muster_group_ops muster_nccl_groups;
 
+/* A communicator was left behind: its kernel may run for ever, so that what waits for the whole
+ * GPU, such as the release of memory, would not return. */
+bool muster_nccl_is_hanging(void);
+
 #endif

@@ -3,6 +3,7 @@
 #define MUSTER_WORKER_DEVICE_CUDA_NCCL_PARTS_H
 
 #include "worker/device/cuda/cuda_library.h"
+#include "worker/device/cuda/nccl_groups.h"
 #include "worker/device/cuda/nccl_library.h"
 #include "worker/device/group.h"
 
@@ -76,10 +77,6 @@ void muster_nccl_abort(struct muster_nccl_group *group, int64_t until_ns);
 
 /* MUSTER_INVALID: NCCL has failed in this process before, and is not used any more. */
 MUSTER_CHECKED muster_status muster_nccl_check_usable(void);
-
-/* A communicator was left behind: its kernel may run for ever, so that what waits for the whole
- * GPU, such as the release of memory, would not return. */
-bool muster_nccl_is_hanging(void);
 
 /* NCCL has failed here, although no rank has died. After a few times it is not used any more. */
 void muster_nccl_note_failure(const char *text);
