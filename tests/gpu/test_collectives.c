@@ -181,8 +181,8 @@ static int64_t enqueue(struct group_member *member, const struct stream_call *ca
     float *host = call->in.host;
     struct muster_started_call *started = NULL;
     const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
-                                           .in = as_pointer(call->in.gpu),
-                                           .out = as_pointer(call->out.gpu),
+                                           .in = gpu_driver_pointer(call->in.gpu),
+                                           .out = gpu_driver_pointer(call->out.gpu),
                                            .count = call->in.size_bytes / sizeof *host,
                                            .op = MUSTER_SUM,
                                            .stream = call->stream,

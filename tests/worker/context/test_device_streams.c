@@ -28,13 +28,6 @@ static const struct gpu_pretend *gpu;
 static struct gpu_driver cuda;
 static void *primary;
 
-static void *as_pointer(uint64_t address)
-{
-    void *pointer = NULL;
-    memcpy(&pointer, &address, sizeof pointer);
-    return pointer;
-}
-
 static void expect(struct group_member *member, int error, const char *what)
 {
     if (error != 0) {
@@ -78,8 +71,8 @@ static uintptr_t make_stream(struct group_member *member)
 static struct muster_request allreduce_of(const struct buffers *buffers, uintptr_t stream)
 {
     return (struct muster_request){.collective = MUSTER_ALLREDUCE,
-                                   .in = as_pointer(buffers->in),
-                                   .out = as_pointer(buffers->out),
+                                   .in = gpu_driver_pointer(buffers->in),
+                                   .out = gpu_driver_pointer(buffers->out),
                                    .count = buffers->bytes / sizeof(float),
                                    .type = MUSTER_FLOAT32,
                                    .op = MUSTER_SUM,
