@@ -2,6 +2,7 @@
 #include "worker/device/devices.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
@@ -46,6 +47,19 @@ bool muster_device_find(const void *data, struct muster_device_memory *ret_memor
         }
     }
     return false;
+}
+
+muster_status muster_devices_copy(void *to, const void *from, size_t size_bytes)
+{
+    struct muster_device_memory memory;
+    if (size_bytes == 0) {
+        return MUSTER_OK;
+    }
+    if (muster_device_find(to, &memory) || muster_device_find(from, &memory)) {
+        return memory.device->copy(&memory, to, from, size_bytes);
+    }
+    memcpy(to, from, size_bytes);
+    return MUSTER_OK;
 }
 
 const struct muster_device *muster_devices_host(void)

@@ -19,6 +19,10 @@ bool muster_devices_active(void);
 /* Finds the allocation of an address. False: it is memory of the host, or NULL. */
 bool muster_device_find(const void *data, struct muster_device_memory *ret_memory);
 
+/* Copies between memory of any kind, after the work that the program has put on the default stream.
+ * Blocks. MUSTER_FATAL: the device's name of the error. */
+MUSTER_CHECKED muster_status muster_devices_copy(void *to, const void *from, size_t size_bytes);
+
 /* Memory of the host. */
 const struct muster_device *muster_devices_host(void);
 

@@ -192,28 +192,27 @@ static bool reserve_ranges(struct muster_engine *engine, size_t count)
     return true;
 }
 
-static void copy_in(const struct muster_engine *engine, size_t count, size_t size_bytes,
-                    bool from_out, unsigned char *target)
+static muster_status copy_in(const struct muster_engine *engine, size_t count, size_t size_bytes,
+                             bool from_out, unsigned char *target)
 {
     for (size_t i = 0; i < count; i++) {
         const muster_tensor *tensor = &engine->entries[i]->tensor;
-        if (tensor->count > 0) {
-            memcpy(target, from_out ? tensor->out : tensor->in, tensor->count * size_bytes);
-        }
+        TRY(muster_devices_copy(target, from_out ? tensor->out : tensor->in,
+                                tensor->count * size_bytes));
         target += tensor->count * size_bytes;
     }
+    return MUSTER_OK;
 }
 
-static void copy_out(const struct muster_engine *engine, size_t count, size_t size_bytes,
-                     const unsigned char *source)
+static muster_status copy_out(const struct muster_engine *engine, size_t count, size_t size_bytes,
+                              const unsigned char *source)
 {
     for (size_t i = 0; i < count; i++) {
         const muster_tensor *tensor = &engine->entries[i]->tensor;
-        if (tensor->count > 0) {
-            memcpy(tensor->out, source, tensor->count * size_bytes);
-        }
+        TRY(muster_devices_copy(tensor->out, source, tensor->count * size_bytes));
         source += tensor->count * size_bytes;
     }
+    return MUSTER_OK;
 }
 
 /* Copied together: `memory` has room for both buffers, of `bytes` each. */
@@ -225,13 +224,12 @@ static muster_status run_packed(struct muster_engine *engine,
     size_t size_bytes = muster_type_size_bytes((muster_type)description->type);
     struct muster_request request =
         request_of(description, broadcasts ? MUSTER_BROADCAST : MUSTER_ALLREDUCE);
-    copy_in(engine, count, size_bytes, broadcasts, memory);
+    TRY(copy_in(engine, count, size_bytes, broadcasts, memory));
     request.in = broadcasts ? NULL : memory;
     request.out = broadcasts ? memory : memory + bytes;
     request.count = bytes / size_bytes;
     TRY(run(engine, request));
-    copy_out(engine, count, size_bytes, request.out);
-    return MUSTER_OK;
+    return copy_out(engine, count, size_bytes, request.out);
 }
 
 static int compare_addresses(const void *one, const void *other)

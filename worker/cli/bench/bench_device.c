@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "worker/base/thread.h"
-#include "worker/device/devices.h"
 
 enum { NON_BLOCKING = 1 }; /* CU_STREAM_NON_BLOCKING */
 
@@ -99,12 +98,4 @@ muster_status muster_bench_device_wait(uintptr_t stream)
                ? MUSTER_OK
                : muster_error_set(MUSTER_FATAL, "--stream: waiting for it failed (CUDA's error %d)",
                                   error);
-}
-
-muster_status muster_bench_device_copy(void *to, const void *from, size_t size_bytes)
-{
-    struct muster_device_memory memory;
-    return muster_device_find(to, &memory) || muster_device_find(from, &memory)
-               ? memory.device->copy(&memory, to, from, size_bytes)
-               : muster_error_set(MUSTER_FATAL, "--device cuda: the library does not know the GPU");
 }

@@ -19,8 +19,4 @@ MUSTER_CHECKED muster_status muster_bench_device_make_stream(uintptr_t *ret_stre
 MUSTER_CHECKED muster_status muster_bench_device_wait(uintptr_t stream);
 /* Memory of that GPU, until the process ends. MUSTER_FATAL: there is not so much. */
 MUSTER_CHECKED muster_status muster_bench_device_allocate(size_t size_bytes, void **ret_memory);
-/* One of both is memory of the GPU. Blocks. */
-MUSTER_CHECKED muster_status muster_bench_device_copy(void *to, const void *from,
-                                                      size_t size_bytes);
-
 #endif

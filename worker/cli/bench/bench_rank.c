@@ -12,6 +12,7 @@
 #include "worker/cli/bench/bench_device.h"
 #include "worker/cli/bench/bench_memory.h"
 #include "worker/communicator/communicator.h"
+#include "worker/device/devices.h"
 #include "worker/trace/timeline.h"
 
 enum { TURNS = 8, GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000 };
@@ -246,10 +247,10 @@ static muster_status copy_all(const struct rank_run *run, bool to_device)
     if (run->device_in == NULL) {
         return MUSTER_OK;
     }
-    TRY(muster_bench_device_copy(to_device ? run->device_in : run->in,
-                                 to_device ? run->in : run->device_in, bytes));
-    return muster_bench_device_copy(to_device ? run->device_out : run->out,
-                                    to_device ? run->out : run->device_out, bytes);
+    TRY(muster_devices_copy(to_device ? run->device_in : run->in,
+                            to_device ? run->in : run->device_in, bytes));
+    return muster_devices_copy(to_device ? run->device_out : run->out,
+                               to_device ? run->out : run->device_out, bytes);
 }
 
 /* Until the stream has come past the call. */
