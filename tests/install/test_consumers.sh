@@ -49,6 +49,12 @@ cmake --build cpp/build >build.log 2>&1 || { cat build.log; exit 1; }
 cpp/build/cpp_shared
 cpp/build/cpp_static
 
+# The example in CUDA C, where there is a compiler for it.
+if nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null); then
+    "$nvcc" "$here/../../worker/examples/hello_gpu.cu" -o hello_gpu "${flags[@]}" "${shared[@]}" >nvcc.log 2>&1 ||
+        { cat nvcc.log; exit 1; }
+fi
+
 # The programs do not need the build folder.
 for program in muster musterd; do
     [ ! -x "$MUSTER_BIN/$program" ] || "$prefix/bin/$program" --help >/dev/null ||
