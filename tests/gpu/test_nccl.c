@@ -9,6 +9,7 @@
 #include "tests/support/nccl_pretend.h"
 #include "tests/support/pattern.h"
 #include "worker/base/clock.h"
+#include "worker/base/log.h"
 #include "worker/base/statistics.h"
 #include "worker/context/context.h"
 #include "worker/device/cuda/cuda_library.h"
@@ -64,6 +65,7 @@ struct board {
     atomic_llong killed_ns, failed_ns[RANKS_MAX];
     double us[RANKS_MAX][6];
     struct muster_nccl_id id;
+    char fault[32];                  /* of rank 1 */
     char text[RANKS_MAX][TEXT_SIZE]; /* what went wrong */
 };
 
@@ -500,15 +502,87 @@ static void times_are_printed(void **state)
     }
 }
 
+/* Versions ------------------------------------------------------------------------------------- */
+
+static struct board *logged;
+static uint32_t logged_rank;
+
+/* The first warning of a rank. */
+static void keep_warning(enum muster_log_level level, const char *text)
+{
+    if (level == MUSTER_LOG_WARN && logged->text[logged_rank][0] == '\0') {
+        (void)snprintf(logged->text[logged_rank], TEXT_SIZE, "%s", text);
+    }
+}
+
+static void go_on_through_the_host(struct member *member)
+{
+    logged = member->board;
+    logged_rank = member->rank;
+    muster_log_set_writer(keep_warning);
+    CHECK(member,
+          setenv("NCCL_PRETEND_FAULTS", member->rank == 1 ? member->board->fault : "", 1) == 0);
+    open_session(member);
+    for (int i = 0; i < 50; i++) {
+        expect_sum(member, 1000);
+        pause_ms(2);
+    }
+    CHECK(member, !muster_context_has_device_group(context_of(member)));
+    close_session(member);
+}
+
+/* Only of the pretended NCCL. */
+static void other_and_old_versions_are_named_and_not_used(void **state)
+{
+    static const struct {
+        const char *fault, *texts[2]; /* of the ranks */
+    } cases[] = {
+        {"newer",
+         {"rank 0 has NCCL 2.27.5, rank 1 has NCCL 2.28.9",
+          "rank 0 has NCCL 2.27.5, rank 1 has NCCL 2.28.9"}},
+        {"old", {"", "NCCL is off: the library is version 2.17.1; 2.18 or newer is needed"}}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0] && !is_real(); i++) {
+        struct board *board = make_board();
+        (void)snprintf(board->fault, sizeof board->fault, "%s", cases[i].fault);
+        run(board, 2, go_on_through_the_host);
+        for (int rank = 0; rank < 2; rank++) {
+            if (strstr(board->text[rank], cases[i].texts[rank]) == NULL) {
+                fail_msg("rank %d logs \"%s\", not \"%s\"", rank, board->text[rank],
+                         cases[i].texts[rank]);
+            }
+        }
+        (void)munmap(board, sizeof *board);
+    }
+}
+
+/* In a process of its own: nothing of a GPU is loaded before the ranks begin. */
+static bool is_there(void)
+{
+    int status = 0;
+    pid_t process = fork();
+    if (process == 0) {
+        const struct muster_nccl *nccl = NULL;
+        bool found = muster_nccl_library(&nccl) == MUSTER_OK;
+        print_message("%s", found ? "" : muster_last_error());
+        _exit(found ? 0 : 1);
+    }
+    return waitpid(process, &status, 0) == process && status == 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_of_nccl_gives_the_right_values),
         cmocka_unit_test(survivors_of_a_death_get_an_error_and_go_on),
         cmocka_unit_test(times_are_printed),
+        cmocka_unit_test(other_and_old_versions_are_named_and_not_used),
     };
     if (!is_real() && setenv("MUSTER_NCCL", nccl_pretend_path(), 1) != 0) {
         return 1;
+    }
+    if (is_real() && !is_there()) {
+        return 77;
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -229,9 +229,10 @@ static void *run_setup(void *user)
 /* One or two buffers, on which nothing is to be done before the step. */
 static bool is_plain(const struct muster_request *request)
 {
-    return request->buffer_count == 0 && !request->no_buffers && request->ranges == NULL &&
-           request->in_ranges == NULL && request->out_ranges == NULL && !request->counts_alone &&
-           !muster_compresses(request->compression) && muster_request_prescale(request) == 1;
+    return request->stream == 0 && request->buffer_count == 0 && !request->no_buffers &&
+           request->ranges == NULL && request->in_ranges == NULL && request->out_ranges == NULL &&
+           !request->counts_alone && !muster_compresses(request->compression) &&
+           muster_request_prescale(request) == 1;
 }
 
 /* Adds where a buffer is to what is known; NULL is nowhere. */

@@ -439,6 +439,43 @@ static void promises_change_no_choice_of_other_calls(void **state)
     }
 }
 
+/* Whether steps of a device are selected for data in its memory. */
+static bool selects_device(const struct muster_group_prices *prices, uint64_t count)
+{
+    struct muster_topology topology = test_topology_even(8, 2);
+    const struct muster_plan plan = {
+        .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = count, .device = prices};
+    size_t algorithm = 0;
+    assert_int_equal(muster_select(&plan, 4, &muster_cost_model_default, &algorithm), MUSTER_OK);
+    double us = 0;
+    assert_int_equal(muster_select_cost_us(algorithm, &plan, 4, &muster_cost_model_default, &us),
+                     MUSTER_OK);
+    assert_true(us >= (muster_algorithm_is_of_device(algorithm) ? prices->fixed_us[MUSTER_ALLREDUCE]
+                                                                : prices->staging_us));
+    muster_topology_finish(&topology);
+    return muster_algorithm_is_of_device(algorithm);
+}
+
+static void a_device_is_selected_where_it_is_faster_than_the_way_through_the_host(void **state)
+{
+    const uint64_t small = 1;
+    const uint64_t large = 1 << 24;
+    (void)state;
+    struct muster_group_prices prices = {.fixed_us = {[MUSTER_ALLREDUCE] = 20},
+                                         .GBps = {[MUSTER_ALLREDUCE] = 100},
+                                         .staging_us = 300,
+                                         .staging_GBps = 10};
+    assert_true(selects_device(&prices, small));
+    assert_true(selects_device(&prices, large));
+    prices.fixed_us[MUSTER_ALLREDUCE] = 5000; /* a slow start: only large calls are worth it */
+    assert_false(selects_device(&prices, small));
+    assert_true(selects_device(&prices, large));
+    prices.GBps[MUSTER_ALLREDUCE] = 0.01;
+    assert_false(selects_device(&prices, large));
+    prices.staging_GBps = 0.001; /* the way through the host is slower still */
+    assert_true(selects_device(&prices, large));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +495,7 @@ int main(void)
         cmocka_unit_test(servers_butterflies_and_trees_are_listed_where_ranks_share_cores),
         cmocka_unit_test(large_jobs_have_a_list_by_the_formulas),
         cmocka_unit_test(promises_have_a_price),
+        cmocka_unit_test(a_device_is_selected_where_it_is_faster_than_the_way_through_the_host),
         cmocka_unit_test(promises_change_no_choice_of_other_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
