@@ -34,7 +34,7 @@ bool muster_request_repeats(const struct muster_request *request,
            request->reproducible == before->reproducible &&
            request->keep_input == before->keep_input &&
            request->finish_together == before->finish_together &&
-           request->priority == before->priority;
+           request->stream == before->stream && request->priority == before->priority;
 }
 
 /* The key -------------------------------------------------------------------------------------- */
