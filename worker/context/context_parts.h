@@ -17,6 +17,7 @@
  *   staged_ranges.c         those of them that are memory of a device
  *   device_staging.c        buffers that are memory of a device
  *   device_room.c           pinned memory and queues for them
+ *   device_merge.c          several of them that the device reduces to one before the call
  *   memory_setup.c          opens groups of a device, by collectives of the context
  *   context_memory.c        and closes them
  *   shared_memory_setup.c   that of all ranks, which performs whole calls

@@ -9,6 +9,7 @@
 #include "worker/base/epoch.h"
 #include "worker/context/context_parts.h"
 #include "worker/context/device_group.h"
+#include "worker/context/device_merge.h"
 #include "worker/context/local_work.h"
 #include "worker/device/devices.h"
 #include "worker/trace/timeline.h"
@@ -188,21 +189,28 @@ static __attribute__((noinline)) muster_status
 launch_on_device(struct muster_context *context, const struct muster_request *request,
                  const struct muster_cached_operation *cached, uint8_t flags, uint32_t *ret_suspect)
 {
-    bool direct = cached->on_device || muster_context_may_be_direct(context, request, cached);
+    struct muster_timeline *timeline = muster_fabric_timeline(context->fabric);
+    struct muster_device_merge merge;
+    TRY(muster_device_merge_begin(&merge, request, &cached->launch, timeline));
+    const struct muster_request *merged = &merge.request;
+    bool direct = cached->on_device || muster_context_may_be_direct(context, merged, cached);
     struct muster_device_call call = {.direct = direct,
                                       .in_order = cached->on_device,
-                                      .may_move = muster_context_may_move(request, cached),
-                                      .timeline = muster_fabric_timeline(context->fabric)};
+                                      .may_move = muster_context_may_move(merged, cached),
+                                      .timeline = timeline};
     muster_status status =
-        muster_device_call_begin(&call, &context->staging, request, &cached->launch);
+        muster_device_call_begin(&call, &context->staging, merged, &cached->launch);
     if (status == MUSTER_OK) {
-        muster_device_group_want(context, request, &call.pairs[0]);
+        muster_device_group_want(context, merged, &call.pairs[0]);
         status = launch_with(context, &call.request, cached, &call, flags, ret_suspect);
         if (call.launch_moves.failed) {
             muster_device_room_abandon(&context->staging);
         }
         TRY(status);
         status = muster_device_call_end(&call);
+    }
+    if (status == MUSTER_OK) {
+        status = muster_device_merge_end(&merge);
     }
     return status == MUSTER_OK
                ? MUSTER_OK

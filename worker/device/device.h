@@ -56,6 +56,10 @@ struct muster_device {
                           size_t size_bytes);
     /* Carries out the combination, of which at least one place is this device's. Blocks. (host) */
     muster_status (*combine)(const struct muster_combination *combination);
+    /* Whether `combine` of this reduction is done where the memory is. Else who has to reduce
+     * several buffers does better to bring each to the host once. (host) */
+    bool (*reduces)(const struct muster_device_memory *memory,
+                    const struct muster_reduction *reduction);
     /* Averages and scales the results of a reduction to which so many buffers have contributed.
      * Blocks. (host) */
     muster_status (*finish)(const struct muster_device_memory *memory,
@@ -82,6 +86,10 @@ MUSTER_CHECKED muster_status muster_device_finish_on_host(const struct muster_de
                                                           const struct muster_reduction *reduction,
                                                           void *data, uint64_t count,
                                                           uint64_t contributions);
+
+/* `reduces` of a device without kernels. */
+bool muster_device_reduces_nothing(const struct muster_device_memory *memory,
+                                   const struct muster_reduction *reduction);
 
 /* Of a device that has no groups. */
 extern const struct muster_group_ops muster_device_no_groups;

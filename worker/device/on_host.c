@@ -86,6 +86,14 @@ muster_status muster_device_finish_on_host(const struct muster_device_memory *me
     return MUSTER_OK;
 }
 
+bool muster_device_reduces_nothing(const struct muster_device_memory *memory,
+                                   const struct muster_reduction *reduction)
+{
+    (void)memory;
+    (void)reduction;
+    return false;
+}
+
 /* NOLINTBEGIN(readability-non-const-parameter): the type of the slot */
 muster_status muster_device_export_nothing(const struct muster_device_memory *memory,
                                            const void *base, size_t size_bytes, int *ret_fd)

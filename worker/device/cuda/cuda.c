@@ -163,6 +163,7 @@ const struct muster_device muster_cuda_device = {
     .find = find,
     .copy = copy,
     .combine = muster_cuda_combine,
+    .reduces = muster_cuda_reduces,
     .finish = muster_cuda_finish,
     .wait = wait_for_work,
     .export_pages = export_pages,

@@ -331,6 +331,20 @@ muster_status muster_cuda_combine(const struct muster_combination *combination)
     return done ? MUSTER_OK : muster_device_combine_on_host(combination);
 }
 
+bool muster_cuda_reduces(const struct muster_device_memory *memory,
+                         const struct muster_reduction *reduction)
+{
+    struct muster_cuda_stream on = own_stream(memory);
+    void *kernel = NULL;
+    int ordinal = -1;
+    if (reduction->op == MUSTER_USER || enter(&on) != MUSTER_OK) {
+        return false;
+    }
+    __attribute__((cleanup(leave), unused)) struct muster_cuda_stream *const entered = &on;
+    return find_kernel(&on, reduction->type, (int)reduction->op, &kernel, &ordinal) == MUSTER_OK &&
+           kernel != NULL;
+}
+
 static muster_status try_finish(const struct muster_device_memory *memory,
                                 const struct muster_reduction *reduction,
                                 const struct muster_cuda_operands *operands, uint64_t contributions,

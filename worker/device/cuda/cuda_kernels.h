@@ -38,7 +38,9 @@ MUSTER_CHECKED muster_status muster_cuda_launch_finish(const struct muster_cuda_
                                                        const struct muster_cuda_operands *operands,
                                                        uint64_t contributions, bool *ret_enqueued);
 
-/* The slots combine and finish of the device. */
+/* The slots combine, reduces and finish of the device. */
+bool muster_cuda_reduces(const struct muster_device_memory *memory,
+                         const struct muster_reduction *reduction);
 MUSTER_CHECKED muster_status muster_cuda_combine(const struct muster_combination *combination);
 MUSTER_CHECKED muster_status muster_cuda_finish(const struct muster_device_memory *memory,
                                                 const struct muster_reduction *reduction,

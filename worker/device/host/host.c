@@ -59,6 +59,7 @@ const struct muster_device muster_host_device = {
     .find = find,
     .copy = copy,
     .combine = combine,
+    .reduces = muster_device_reduces_nothing,
     .finish = finish,
     .wait = wait_for_work,
     .export_pages = muster_device_export_nothing,
