@@ -18,6 +18,7 @@
 #include "tests/support/contribution.h"
 #include "tests/support/group.h"
 #include "tests/support/schedules.h"
+#include "tests/support/thinning.h"
 #include "worker/base/clock.h"
 
 enum {
@@ -25,7 +26,7 @@ enum {
     CONTRIBUTORS_MAX = 9,
     BUFFERS_MAX = 3,
     NAME_SIZE = 96,
-    JOBS = 24,
+    JOBS = 24 / TEST_ONE_OF,
     CALLS = 5
 };
 

@@ -1,6 +1,7 @@
 /* Every algorithm, type and operation, on many shapes of jobs: results equal a reference. */
 #include "tests/support/pattern.h"
 #include "tests/support/sweep.h"
+#include "tests/support/thinning.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,7 +107,8 @@ static void the_sweeps_have_called_every_pair_of_type_and_operation(void **state
             for (unsigned i = MUSTER_ALLREDUCE; i < MUSTER_COLLECTIVE_END; i++) {
                 bool reduces = muster_collective_reduces((enum muster_collective)i);
                 anywhere = anywhere || (reduces && sweep_has_called(place, i, type, op));
-                if (place == SWEEP_INPROC && reduces && !sweep_has_called(place, i, type, op)) {
+                if (place == SWEEP_INPROC && reduces && TEST_ONE_OF == 1 &&
+                    !sweep_has_called(place, i, type, op)) {
                     fail_msg("no %s was called with %s of %s", muster_collective_name(i),
                              muster_op_name(op), muster_type_name(type));
                 }
