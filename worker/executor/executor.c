@@ -542,9 +542,12 @@ muster_status muster_operation_run(struct muster_operation *operation,
                                    const struct muster_launch *launch, uint32_t *ret_suspect)
 {
     if (operation->in_group && operation->group != NULL) {
-        return launch->moves == NULL ? muster_operation_group_run(operation->group, launch,
-                                                                  operation->method, ret_suspect)
-                                     : muster_moves_run_in_group(operation, launch, ret_suspect);
+        if (launch->moves == NULL) {
+            return muster_operation_group_run(operation->group, launch, operation->method,
+                                              ret_suspect);
+        }
+        muster_operation_prepare(operation, launch);
+        return muster_moves_run_in_group(operation, ret_suspect);
     }
     bool awake = false; /* done functions may set it until the operation is finished */
     muster_status status = drive(operation, launch, &awake);

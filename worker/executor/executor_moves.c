@@ -381,13 +381,9 @@ static muster_status wait_for(struct muster_operation *operation, struct copies 
     return MUSTER_OK;
 }
 
-muster_status muster_moves_begin_in_group(struct muster_operation *operation,
-                                          const struct muster_launch *launch)
+muster_status muster_moves_begin_in_group(struct muster_operation *operation)
 {
-    muster_operation_prepare(operation, launch);
-    if (launch->moves != NULL) {
-        atomic_store(&operation->lanes[0].held, true);
-    }
+    atomic_store(&operation->lanes[0].held, true);
     return muster_moves_begin(operation);
 }
 
@@ -411,10 +407,10 @@ void muster_moves_end_in_group(struct muster_operation *operation)
     atomic_store(&operation->lanes_left, 0);
 }
 
-static muster_status run_in_group(struct muster_operation *operation,
-                                  const struct muster_launch *launch, uint32_t *ret_suspect)
+static muster_status run_in_group(struct muster_operation *operation, uint32_t *ret_suspect)
 {
-    TRY(muster_moves_begin_in_group(operation, launch));
+    const struct muster_launch *launch = operation->launch;
+    TRY(muster_moves_begin(operation));
     TRY(wait_for(operation, &operation->moves->fetches, poll_fetches, launch->deadline_ns));
     TRY(muster_operation_group_run(operation->group, launch, operation->method, ret_suspect));
     muster_moves_end_in_group(operation);
@@ -422,10 +418,9 @@ static muster_status run_in_group(struct muster_operation *operation,
     return wait_for(operation, &operation->moves->stores, poll_stores, launch->deadline_ns);
 }
 
-muster_status muster_moves_run_in_group(struct muster_operation *operation,
-                                        const struct muster_launch *launch, uint32_t *ret_suspect)
+muster_status muster_moves_run_in_group(struct muster_operation *operation, uint32_t *ret_suspect)
 {
-    muster_status status = run_in_group(operation, launch, ret_suspect);
+    muster_status status = run_in_group(operation, ret_suspect);
     if (status != MUSTER_OK) {
         muster_moves_give_up(operation);
     }

@@ -35,15 +35,13 @@ bool muster_moves_wait(const struct muster_operation *operation);
 bool muster_moves_advance(const struct muster_operation *operation);
 int64_t muster_moves_next_poll(const struct muster_operation *operation, int64_t until_ns);
 
-/* An operation that is one group step, between its fetches and its stores. Blocks. Statuses of
- * muster_operation_run(). */
+/* An operation that is one group step and is prepared for a launch with moves: the step between its
+ * fetches and its stores. Blocks. Statuses of muster_operation_run(). */
 MUSTER_CHECKED muster_status muster_moves_run_in_group(struct muster_operation *operation,
-                                                       const struct muster_launch *launch,
                                                        uint32_t *ret_suspect);
 /* The same in flight: begin; the group has its turn once all is fetched; then its step is done, and
  * the rest is progress. */
-MUSTER_CHECKED muster_status muster_moves_begin_in_group(struct muster_operation *operation,
-                                                         const struct muster_launch *launch);
+MUSTER_CHECKED muster_status muster_moves_begin_in_group(struct muster_operation *operation);
 MUSTER_CHECKED muster_status muster_moves_fetch_in_group(struct muster_operation *operation,
                                                          bool *ret_fetched);
 void muster_moves_end_in_group(struct muster_operation *operation);

@@ -48,9 +48,11 @@ muster_status muster_operation_turn_start(struct muster_operation *operation,
     operation->turn = MUSTER_TURN_WAITS;
     operation->advanced = false;
     operation->turn_suspect = UINT32_MAX;
-    return operation->in_group && launch->moves != NULL
-               ? muster_moves_begin_in_group(operation, launch)
-               : MUSTER_OK;
+    if (operation->in_group && launch->moves != NULL) {
+        muster_operation_prepare(operation, launch);
+        return muster_moves_begin_in_group(operation);
+    }
+    return MUSTER_OK;
 }
 
 /* The operation has its turn. */
