@@ -116,13 +116,6 @@ struct muster_agree_tensor *muster_agreement_name_tensor(struct muster_agreement
                                                          const char *name);
 void muster_agreement_forget_tensor(struct muster_agreement *agreement,
                                     struct muster_agree_tensor *tensor);
-/* What a tensor that is pending waits for follows from its description and the known one. */
-void muster_agreement_place(struct muster_agreement *agreement, struct muster_agree_tensor *tensor);
-/* It is no longer pending. */
-void muster_agreement_release(struct muster_agreement *agreement,
-                              struct muster_agree_tensor *tensor);
-/* Clears the bits of tensors of whose group some are not described yet. */
-void muster_agreement_hide_groups(const struct muster_agreement *agreement, uint64_t *words);
 /* The tensor, which is ready everywhere, has one description on all ranks; else it has ended, if it
  * was pending here. */
 MUSTER_CHECKED muster_status muster_agreement_settle(struct muster_agreement *agreement,
@@ -132,6 +125,19 @@ MUSTER_CHECKED muster_status muster_agreement_settle(struct muster_agreement *ag
 MUSTER_CHECKED muster_status muster_agreement_end_tensor(struct muster_agreement *agreement,
                                                          struct muster_agree_tensor *tensor,
                                                          const char *text);
+
+/* pending_tensors.c ---------------------------------------------------------------------------- */
+
+/* How the rank has described the tensor, if not like the known description; else NULL. */
+const struct muster_alternative *
+muster_agreement_alternative(const struct muster_agree_tensor *tensor, uint32_t rank);
+/* What a tensor that is pending waits for follows from its description and the known one. */
+void muster_agreement_place(struct muster_agreement *agreement, struct muster_agree_tensor *tensor);
+/* It is no longer pending. */
+void muster_agreement_release(struct muster_agreement *agreement,
+                              struct muster_agree_tensor *tensor);
+/* Clears the bits of tensors of whose group some are not described yet. */
+void muster_agreement_hide_groups(const struct muster_agreement *agreement, uint64_t *words);
 
 /* agreed_order.c ------------------------------------------------------------------------------- */
 
