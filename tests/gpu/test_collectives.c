@@ -4,6 +4,7 @@
 #include "tests/support/gpu_driver.h"
 #include "tests/support/group.h"
 #include "tests/support/pattern.h"
+#include "tests/support/thinning.h"
 #include "worker/base/clock.h"
 #include "worker/base/statistics.h"
 #include "worker/device/devices.h"
@@ -117,7 +118,8 @@ static void run_all(struct group_member *member, void *argument)
     (void)argument;
     expect(member, cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent");
     /* The last one has no new paths, and takes long where memory is copied twice. */
-    size_t count = sizeof counts / sizeof counts[0] - (pretended ? 1 : 0);
+    size_t count = sizeof counts / sizeof counts[0];
+    count -= !pretended ? 0 : TEST_ONE_OF == 1 ? 1 : 2;
     for (size_t i = 0; i < count; i++) {
         for (int each = MUSTER_ALLREDUCE;
              each < MUSTER_COLLECTIVE_END && member->failure[0] == '\0'; each++) {
@@ -157,7 +159,7 @@ struct stream_call {
 
 static void open_stream(struct group_member *member, uint32_t index, struct stream_call *call)
 {
-    size_t size_bytes = (index % 3 == 0 ? 4U << 20 : 1000U) * sizeof(float);
+    size_t size_bytes = (index % 3 != 0 ? 1000U : pretended ? 1U << 17 : 4U << 20) * sizeof(float);
     call->in = make_buffer(member, size_bytes);
     call->out = make_buffer(member, size_bytes);
     expect(member, cuda.cuStreamCreate(&call->stream, 1), "cuStreamCreate");
