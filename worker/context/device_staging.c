@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "collectives/reduce/reduce.h"
+#include "worker/base/clock.h"
 #include "worker/base/status.h"
 #include "worker/context/scratch.h"
 #include "worker/device/devices.h"
@@ -136,15 +137,25 @@ static void make_request(struct muster_device_call *call, char *memory)
 
 /* Copying ------------------------------------------------------------------------------------- */
 
-/* Beside a stream that is held no copy may use the streams of the program. */
+/* Where a stream may be held until this call or another one in flight ends, its copies must not
+ * stand behind the program's work on the default stream. */
+static bool uses_queues(const struct muster_device_call *call)
+{
+    return call->in_flight || call->original->stream != 0;
+}
+
 static muster_status copy_in_queue(const struct muster_device_room *room, void *queue, void *to,
-                                   const void *from, uint64_t size_bytes)
+                                   const void *from, uint64_t size_bytes, int64_t until_ns)
 {
     uint64_t before = 0;
     uint64_t done = 0;
     TRY(room->queues->poll(queue, &before));
     TRY(room->queues->copy(queue, to, from, size_bytes));
     while (done <= before) {
+        if (muster_clock_ns() >= until_ns && room->queues->drop(queue) <= before) {
+            return muster_error_set(MUSTER_RETRY,
+                                    "the deadline passed while it waited for the program's stream");
+        }
         TRY(room->queues->poll(queue, &done));
     }
     return MUSTER_OK;
@@ -156,8 +167,9 @@ static muster_status copy(const struct muster_device_call *call,
 {
     const struct muster_device_room *room = call->room;
     int64_t started_ns = muster_timeline_clock(call->timeline);
-    if (call->original->stream != 0) {
-        TRY(copy_in_queue(room, fetches ? room->fetches : room->stores, to, from, size_bytes));
+    if (uses_queues(call)) {
+        TRY(copy_in_queue(room, fetches ? room->fetches : room->stores, to, from, size_bytes,
+                          fetches ? call->original->deadline_ns : MUSTER_NEVER));
     } else {
         TRY(memory->device->copy(memory, to, from, size_bytes));
     }
@@ -234,6 +246,25 @@ static muster_status begin_moves(struct muster_device_call *call)
     return MUSTER_OK;
 }
 
+/* A stream is that of the GPU which has all buffers. */
+static muster_status check_stream(const struct muster_device_call *call,
+                                  const struct muster_device_memory *memory)
+{
+    bool good = true;
+    for (uint32_t i = 0; i < call->count; i++) {
+        const struct muster_device_pair *pair = &call->pairs[i];
+        bool in = call->in_bytes == 0 ||
+                  (pair->in_on_device && pair->in_memory.context == memory->context);
+        bool out = call->out_bytes == 0 ||
+                   (pair->out_on_device && pair->out_memory.context == memory->context);
+        good = good && in && out;
+    }
+    return good || call->original->stream == 0
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_INVALID,
+                                  "a call on a stream has a buffer that is not memory of its GPU");
+}
+
 static muster_status begin_staged(struct muster_device_call *call, struct muster_device_room *room)
 {
     uint64_t end = 0;
@@ -250,7 +281,8 @@ static muster_status begin_staged(struct muster_device_call *call, struct muster
     call->room = room;
     make_request(call, room->memory);
     call->moves = can_move(call);
-    if (call->moves || call->original->stream != 0) {
+    TRY(check_stream(call, memory));
+    if (call->moves || uses_queues(call)) {
         TRY(order(call));
     }
     muster_status status = call->moves ? begin_moves(call) : copy_inputs(call);

@@ -41,9 +41,10 @@ struct muster_device_call {
     const struct muster_request *original; /* as the caller made it; borrowed */
     struct muster_device_room *room;       /* of a staged call; borrowed */
     bool direct;                           /* else staged */
-    bool in_order; /* of a direct call: the device itself puts it behind the program's work */
-    bool may_move; /* set: the operation may move a staged call's buffers */
-    bool moves;    /* it does */
+    bool in_order;  /* of a direct call: the device itself puts it behind the program's work */
+    bool in_flight; /* set: the thread that ends it must not wait for the program's streams */
+    bool may_move;  /* set: the operation may move a staged call's buffers */
+    bool moves;     /* it does */
     struct muster_launch_moves launch_moves;
     struct muster_timeline *timeline; /* borrowed; or NULL */
     uint64_t in_bytes, out_bytes;     /* of each buffer */

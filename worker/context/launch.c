@@ -127,7 +127,7 @@ static muster_status launch_with(struct muster_context *context,
     }
     launch.sequence = ++context->sequence;
     muster_status status = run(context, cached, &launch, ret_suspect);
-    if (status == MUSTER_OK && launch.moves == NULL) {
+    if (status == MUSTER_OK && (launch.moves == NULL || launch.moves->out == NULL)) {
         status = launch.out_memory != NULL
                      ? muster_device_call_finish(&launch)
                      : muster_local_end(request, &cached->order_of_blocks, &launch);
@@ -175,10 +175,16 @@ bool muster_context_may_be_direct(const struct muster_context *context,
            muster_operation_reads_devices(cached->operation, context->generation);
 }
 
-/* One input and one output, as the schedule has them. */
+/* One input and one output, as the schedule has them. A kept input gets no results that are
+ * finished while the operation may still fail. */
 bool muster_context_may_move(const struct muster_request *request,
                              const struct muster_cached_operation *cached)
 {
+    const struct muster_reduction reduction = muster_local_reduction(request);
+    if (request->keep_input && muster_collective_reduces(request->collective) &&
+        muster_reduction_has_finish(&reduction, cached->launch.contributions)) {
+        return false;
+    }
     return cached->operation != NULL && request->buffer_count == 0 && !request->no_buffers &&
            request->ranges == NULL && muster_request_prescale(request) == 1 &&
            cached->packs_bytes == 0 && !muster_operation_order_copies(&cached->order_of_blocks);

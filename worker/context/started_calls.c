@@ -54,6 +54,15 @@ static muster_status copy_request(struct muster_started_call *call,
     return MUSTER_OK;
 }
 
+/* Nobody looks at the end of a detached call. With the failure mutex. */
+static void note_refusal_locked(struct muster_started_call *call)
+{
+    if (call->detached && call->refused_text[0] != '\0') {
+        (void)snprintf(call->context->started.refused_text, MUSTER_ERROR_MAX, "%s",
+                       call->refused_text);
+    }
+}
+
 /* In the engine's thread. After a failure that the other ranks may not share, the numbers of calls
  * in flight may no longer agree, so no further call can be started. */
 static muster_status complete(struct muster_in_flight *in_flight, muster_status status)
@@ -77,11 +86,13 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
                               muster_collective_name(launch->shape.collective),
                               (unsigned long long)launch->sequence, context->name,
                               (unsigned long long)muster_epoch_shown(context->generation));
-    if (status == MUSTER_INVALID) {
-        return status; /* the call failed on all ranks alike */
+    AUTO_LOCK(&context->started.failure_mutex);
+    if (status == MUSTER_INVALID) { /* the call failed on all ranks alike */
+        (void)snprintf(call->refused_text, MUSTER_ERROR_MAX, "%s", muster_last_error());
+        note_refusal_locked(call);
+        return status;
     }
     status = status == MUSTER_RETRY ? MUSTER_REJOIN : status;
-    AUTO_LOCK(&context->started.mutex);
     if (context->started.broken == MUSTER_OK) {
         context->started.broken = status;
         (void)snprintf(context->started.broken_text, sizeof context->started.broken_text, "%s",
@@ -155,6 +166,7 @@ static muster_status make_call_locked(struct muster_context *context,
     call->in_flight.complete = complete;
     call->in_flight.limit_ns = limit_of(request->deadline_ns);
     call->detached = false;
+    call->refused_text[0] = '\0';
     call->persistent = false;
     muster_status status = copy_request(call, request);
     /* Ranges are bound before the call is found, whose lists they become. */
@@ -190,6 +202,7 @@ static muster_status launch_locked(struct muster_started_calls *calls,
     struct muster_context *context = call->context;
     struct muster_launch *launch = &call->in_flight.launch;
     call->started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
+    call->refused_text[0] = '\0';
     TRY(muster_started_call_prepare(call, launch));
     launch->context |= CONTEXT_BIT;
     launch->deadline_ns = MUSTER_NEVER; /* the engine has a limit */
@@ -207,10 +220,19 @@ static muster_status launch_locked(struct muster_started_calls *calls,
     return MUSTER_OK;
 }
 
-static muster_status check_usable_locked(const struct muster_started_calls *calls)
+static muster_status check_usable(struct muster_started_calls *calls)
 {
-    return calls->broken == MUSTER_OK ? MUSTER_OK
-                                      : muster_error_set(calls->broken, "%s", calls->broken_text);
+    AUTO_LOCK(&calls->failure_mutex);
+    if (calls->broken != MUSTER_OK) {
+        return muster_error_set(calls->broken, "%s", calls->broken_text);
+    }
+    if (calls->refused_text[0] != '\0') {
+        (void)muster_error_set(MUSTER_INVALID, "a call before this one: %.480s",
+                               calls->refused_text);
+        calls->refused_text[0] = '\0';
+        return MUSTER_INVALID;
+    }
+    return MUSTER_OK;
 }
 
 muster_status muster_context_start(struct muster_context *context,
@@ -221,7 +243,7 @@ muster_status muster_context_start(struct muster_context *context,
     struct muster_started_call *call = NULL;
     TRY(check_engine(context));
     AUTO_LOCK(&calls->mutex);
-    TRY(check_usable_locked(calls));
+    TRY(check_usable(calls));
     release_detached_locked(calls);
     TRY(make_call_locked(context, request, &call));
     muster_status status = launch_locked(calls, call);
@@ -347,7 +369,7 @@ muster_status muster_started_call_start(struct muster_started_call *call)
     if (call->message != NULL) {
         return launch_message_locked(call);
     }
-    TRY(check_usable_locked(calls));
+    TRY(check_usable(calls));
     return launch_locked(calls, call);
 }
 
@@ -395,8 +417,15 @@ muster_status muster_started_call_end(struct muster_started_call *call, uint32_t
 
 void muster_started_call_detach(struct muster_started_call *call)
 {
-    AUTO_LOCK(&call->context->started.mutex);
+    struct muster_started_calls *calls = &call->context->started;
+    AUTO_LOCK(&calls->mutex);
+    muster_mutex_lock(&calls->failure_mutex);
     call->detached = true;
+    note_refusal_locked(call);
+    muster_mutex_unlock(&calls->failure_mutex);
+    if (call->message == NULL && call->request.stream != 0) {
+        muster_progress_engine_count_time(calls->engine, &call->in_flight);
+    }
 }
 
 bool muster_context_is_idle(struct muster_context *context)
@@ -422,6 +451,7 @@ void muster_started_calls_init(struct muster_started_calls *calls,
     TAILQ_INIT(&calls->idle);
     TAILQ_INIT(&calls->active);
     muster_mutex_init(&calls->mutex);
+    muster_mutex_init(&calls->failure_mutex);
 }
 
 static void free_idle(struct muster_started_calls *calls)
@@ -489,5 +519,6 @@ void muster_started_calls_finish(struct muster_started_calls *calls)
     muster_tuning_clear(&calls->tuned);
     muster_call_ranges_finish(&calls->ranges);
     free(calls->key);
+    pthread_mutex_destroy(&calls->failure_mutex);
     pthread_mutex_destroy(&calls->mutex);
 }

@@ -41,8 +41,13 @@ struct muster_started_calls {
     struct muster_started_call_list idle;  /* most recently used first */
     uint32_t idle_count;
     struct muster_started_call_list active; /* started and not ended */
-    muster_status broken; /* why no call can be started any more; MUSTER_OK: they can */
+
+    /* A call may wait for a device with the mutex, so that the engine takes this one only. */
+    pthread_mutex_t failure_mutex; /* guards what follows */
+    muster_status broken;          /* why no call can be started any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];
+    char refused_text[MUSTER_ERROR_MAX]; /* of a detached call on which the ranks disagreed; "":
+                                            none; the next start returns it */
 };
 
 /* The record is zeroed; its key is taken. */

@@ -31,6 +31,7 @@ static muster_status begin_on_device(struct muster_started_call *call)
     }
     call->device->direct = call->request.stream == 0 &&
                            muster_context_may_be_direct(context, &call->request, &call->own);
+    call->device->in_flight = true;
     call->device->may_move = muster_context_may_move(&call->request, &call->own);
     call->device->timeline = muster_fabric_timeline(context->fabric);
     muster_status status =
@@ -71,7 +72,7 @@ muster_status muster_started_call_complete(struct muster_started_call *call,
 {
     const struct muster_request *request =
         call->on_device ? &call->device->request : &call->request;
-    TRY(launch->moves != NULL ? MUSTER_OK
+    TRY(launch->moves != NULL && launch->moves->out != NULL ? MUSTER_OK
         : launch->out_memory != NULL
             ? muster_device_call_finish(launch)
             : muster_local_end(request, &call->own.order_of_blocks, launch));

@@ -26,6 +26,7 @@ struct muster_started_call {
     int64_t started_ns;                         /* for the timeline */
     bool persistent;                            /* stays with its owner between its starts */
     bool detached;
+    char refused_text[MUSTER_ERROR_MAX]; /* the ranks disagreed on it; of the failure mutex */
     TAILQ_ENTRY(muster_started_call) order;
 };
 

@@ -20,7 +20,8 @@ enum {
     POLL_LATER_NS = 100 * 1000,
     SOON_NS = 500 * 1000, /* after that much time without a copy, it is the program that lasts */
     GIVE_UP_MS = 1000,
-    STORES_NOTED = 64, /* for the timeline */
+    CHECK_NS = 1000 * 1000, /* between two looks whether others are alive */
+    STORES_NOTED = 64,      /* for the timeline */
 };
 
 /* A queue's copies in this launch. */
@@ -381,6 +382,28 @@ static muster_status wait_for(struct muster_operation *operation, struct copies 
     return MUSTER_OK;
 }
 
+/* The same for the input, which the program may let wait for long: others may die meanwhile. */
+static muster_status wait_for_fetches(struct muster_operation *operation, uint32_t *ret_suspect)
+{
+    const struct muster_launch *launch = operation->launch;
+    muster_status status = MUSTER_RETRY;
+    while (status == MUSTER_RETRY) {
+        int64_t now_ns = muster_clock_ns();
+        int64_t soon_ns = now_ns + CHECK_NS;
+        status = wait_for(operation, &operation->moves->fetches, poll_fetches,
+                          soon_ns < launch->deadline_ns ? soon_ns : launch->deadline_ns);
+        if (status == MUSTER_RETRY && now_ns >= launch->deadline_ns) {
+            return status;
+        }
+        if (status == MUSTER_RETRY) {
+            muster_fabric_poll(operation->group->fabric);
+            TRY(muster_fabric_check(operation->group->fabric, launch->generation));
+            TRY(muster_operation_group_check(operation->group, launch, ret_suspect));
+        }
+    }
+    return status;
+}
+
 muster_status muster_moves_begin_in_group(struct muster_operation *operation)
 {
     atomic_store(&operation->lanes[0].held, true);
@@ -411,7 +434,7 @@ static muster_status run_in_group(struct muster_operation *operation, uint32_t *
 {
     const struct muster_launch *launch = operation->launch;
     TRY(muster_moves_begin(operation));
-    TRY(wait_for(operation, &operation->moves->fetches, poll_fetches, launch->deadline_ns));
+    TRY(wait_for_fetches(operation, ret_suspect));
     TRY(muster_operation_group_run(operation->group, launch, operation->method, ret_suspect));
     muster_moves_end_in_group(operation);
     TRY(muster_moves_progress(operation));

@@ -165,14 +165,17 @@ static void end_later(const struct muster_operation *operation, muster_status st
 static muster_status end_turn(struct muster_operation *operation, muster_status status)
 {
     const struct muster_operation_group *group = operation->group;
-    if (operation->turn == MUSTER_TURN_WAITS && status == MUSTER_RETRY) {
-        return muster_error_set(MUSTER_RETRY,
-                                "the deadline passed while it waited for operation #%llu in "
-                                "flight, which comes before it",
-                                (unsigned long long)group->turns->next);
-    }
     if (operation->in_group && status != MUSTER_OK) {
         muster_moves_give_up(operation);
+    }
+    if (operation->turn == MUSTER_TURN_WAITS && status == MUSTER_RETRY) {
+        return group->turns->next == operation->launch->sequence
+                   ? muster_error_set(MUSTER_RETRY,
+                                      "the deadline passed while it waited for its input")
+                   : muster_error_set(MUSTER_RETRY,
+                                      "the deadline passed while it waited for operation #%llu in "
+                                      "flight, which comes before it",
+                                      (unsigned long long)group->turns->next);
     }
     if (operation->turn == MUSTER_TURN_TAKEN) {
         return pass_on(operation, status);

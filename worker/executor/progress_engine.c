@@ -371,6 +371,15 @@ bool *muster_progress_engine_flag(struct muster_progress_engine *engine)
     return &engine->awake;
 }
 
+void muster_progress_engine_count_time(struct muster_progress_engine *engine,
+                                       struct muster_in_flight *in_flight)
+{
+    AUTO_LOCK(&engine->mutex);
+    if (!in_flight->done) {
+        begin_waiting_locked(in_flight, muster_clock_ns());
+    }
+}
+
 bool muster_progress_engine_test(struct muster_progress_engine *engine,
                                  const struct muster_in_flight *in_flight)
 {

@@ -80,6 +80,10 @@ MUSTER_CHECKED muster_status muster_progress_engine_start(struct muster_progress
 /* The flag that makes the engine look at its operations. */
 bool *muster_progress_engine_flag(struct muster_progress_engine *engine);
 
+/* From now on the operation's limit counts, although no thread waits for it. */
+void muster_progress_engine_count_time(struct muster_progress_engine *engine,
+                                       struct muster_in_flight *in_flight);
+
 /* Whether it is done. */
 bool muster_progress_engine_test(struct muster_progress_engine *engine,
                                  const struct muster_in_flight *in_flight);

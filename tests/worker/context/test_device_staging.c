@@ -39,11 +39,15 @@ static void every_algorithm_is_right_where_it_moves_large_buffers(void **state)
     for (uint32_t ranks = 2; ranks <= 3; ranks++) {
         for (enum sweep_place place = SWEEP_TCP; place <= SWEEP_MEMORY;
              place += SWEEP_MEMORY - SWEEP_TCP) {
-            const struct sweep sweep = {.counts = counts,
-                                        .count_count = 2,
-                                        .brief = true,
-                                        .place = place,
-                                        .memory = gpu_memory(gpu, GPU_MEMORY_ODD_RANKS, 0)};
+            const struct sweep sweep = {
+                .counts = counts,
+                .count_count = 2,
+                .brief = true,
+                .place = place,
+                .memory = gpu_memory(gpu,
+                                     (enum gpu_memory_where)(GPU_MEMORY_INPUTS + ranks - 2 +
+                                                             (place == SWEEP_TCP ? 0 : 1)),
+                                     0)};
             sweep_even(ranks, place == SWEEP_MEMORY || ranks < 3 ? 1 : 2, &sweep);
         }
     }

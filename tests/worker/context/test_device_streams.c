@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -22,6 +23,7 @@ enum {
     LARGE = 400000, /* floats: more than is copied before and after a call */
     CALLS = 12,
     SOON_MS = 500,
+    LEGACY_STREAM = 1,
 };
 
 static const struct gpu_pretend *gpu;
@@ -158,6 +160,16 @@ static void a_call_on_a_stream_has_its_place_between_what_is_before_and_behind_i
     }
 }
 
+static void expect_end(struct group_member *member, const struct muster_request *request,
+                       muster_status *ret_status)
+{
+    struct muster_started_call *call = NULL;
+    *ret_status = muster_context_start(member->contexts[MUSTER_GLOBAL], request, &call);
+    if (*ret_status == MUSTER_OK) {
+        muster_started_call_detach(call);
+    }
+}
+
 /* Bad input ------------------------------------------------------------------------------------ */
 
 static void expect_refusal(struct group_member *member, const struct muster_request *request,
@@ -179,6 +191,9 @@ static void give_bad_streams(struct group_member *member, void *argument)
     request.in = buffers.before;
     request.out = buffers.after;
     expect_refusal(member, &request, "stream");
+    request = allreduce_of(&buffers, stream);
+    request.in = buffers.before; /* one of them is enough */
+    expect_refusal(member, &request, "stream");
     /* A first call makes the library's own streams, one of which might get the same address. */
     struct muster_started_call *call = NULL;
     request = allreduce_of(&buffers, stream);
@@ -198,6 +213,80 @@ static void a_stream_that_is_none_of_the_gpu_is_refused(void **state)
     struct group group;
     group_start_flat(&group, GROUP_INPROC, 1);
     group_each(&group, give_bad_streams, NULL);
+    group_finish(&group);
+}
+
+/* The ranks call with other counts, and nobody looks at the end of the call. */
+static void disagree(struct group_member *member, void *argument)
+{
+    (void)argument;
+    uintptr_t stream = make_stream(member);
+    struct buffers buffers = make(member, SMALL);
+    struct muster_request request = allreduce_of(&buffers, stream);
+    struct muster_started_call *call = NULL;
+    request.count = SMALL - member->rank;
+    if (muster_context_start(member->contexts[MUSTER_GLOBAL], &request, &call) != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+        return;
+    }
+    muster_started_call_detach(call);
+    expect(member, cuda.cuStreamSynchronize(stream), "cuStreamSynchronize");
+    request.count = SMALL;
+    int64_t until_ns = group_deadline();
+    muster_status status = MUSTER_OK;
+    do { /* the stream goes on a little before the call has ended */
+        expect_end(member, &request, &status);
+    } while (status == MUSTER_OK && muster_clock_ns() < until_ns);
+    if (status != MUSTER_INVALID || strstr(muster_last_error(), "before this one") == NULL) {
+        group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
+    }
+    expect(member, cuda.cuStreamSynchronize(stream), "cuStreamSynchronize");
+    expect(member, cuda.cuStreamDestroy_v2(stream), "cuStreamDestroy");
+    release(&buffers);
+}
+
+static void the_next_call_says_that_the_ranks_disagreed(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start_flat(&group, GROUP_TCP, 2);
+    group_each(&group, disagree, NULL);
+    group_finish(&group);
+}
+
+/* Calls that need no other call's end: the last one, without a stream, must be done although the
+ * default stream is held for the first. */
+static void call_beside_a_held_stream(struct group_member *member, void *argument)
+{
+    (void)argument;
+    expect(member, cuda.cuCtxSetCurrent(primary), "cuCtxSetCurrent");
+    struct muster_context *context = member->contexts[MUSTER_GLOBAL];
+    struct buffers buffers[2] = {make(member, SMALL), make(member, SMALL)};
+    struct muster_request small = allreduce_of(&buffers[0], 0);
+    struct muster_request held = allreduce_of(&buffers[1], LEGACY_STREAM);
+    struct muster_started_call *calls[2] = {NULL, NULL};
+    small.prescale = 2; /* not moved by the operation */
+    if (muster_context_start(context, &small, &calls[0]) != MUSTER_OK ||
+        muster_context_start(context, &held, &calls[1]) != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (muster_started_call_end(calls[i], NULL) != MUSTER_OK) {
+            group_fail(member, "call %d: %s", i, muster_last_error());
+        }
+    }
+    expect(member, cuda.cuCtxSynchronize(), "cuCtxSynchronize");
+    release(&buffers[0]);
+    release(&buffers[1]);
+}
+
+static void a_call_in_flight_does_not_wait_for_a_held_stream(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start_flat(&group, GROUP_TCP, 1);
+    group_each(&group, call_beside_a_held_stream, NULL);
     group_finish(&group);
 }
 
@@ -225,6 +314,45 @@ static void outlive_a_rank(struct group_member *member, void *argument)
     }
     expect(member, cuda.cuStreamDestroy_v2(stream), "cuStreamDestroy");
     release(&buffers);
+}
+
+/* The third call waits for the stream, which is held for the second one, when the first one fails.
+ */
+static void outlive_a_rank_in_a_row(struct group_member *member, void *argument)
+{
+    (void)argument;
+    struct muster_started_call *calls[3] = {NULL};
+    muster_status last = MUSTER_OK;
+    if (member->rank == RANKS - 1) {
+        const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000}; /* until the others wait */
+        (void)nanosleep(&pause, NULL);
+        muster_fabric_kill(member->fabric);
+        return;
+    }
+    uintptr_t stream = make_stream(member);
+    struct buffers buffers = make(member, SMALL);
+    for (int i = 0; i < 3 && last == MUSTER_OK; i++) {
+        struct muster_request request = allreduce_of(&buffers, stream);
+        request.prescale = i == 2 ? 2 : 1;
+        last = muster_context_start(member->contexts[MUSTER_GLOBAL], &request, &calls[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (calls[i] != NULL && muster_started_call_end(calls[i], NULL) != MUSTER_REJOIN) {
+            group_fail(member, "call %d did not end with rejoin", i);
+        }
+    }
+    expect(member, cuda.cuStreamSynchronize(stream), "cuStreamSynchronize");
+    expect(member, cuda.cuStreamDestroy_v2(stream), "cuStreamDestroy");
+    release(&buffers);
+}
+
+static void a_start_that_waits_for_the_stream_ends_when_a_rank_dies(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start_flat(&group, GROUP_TCP, RANKS);
+    group_each(&group, outlive_a_rank_in_a_row, NULL);
+    group_finish(&group);
 }
 
 static void a_stream_goes_on_when_its_call_fails(void **state)
@@ -318,7 +446,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_call_on_a_stream_has_its_place_between_what_is_before_and_behind_it),
         cmocka_unit_test(a_stream_that_is_none_of_the_gpu_is_refused),
+        cmocka_unit_test(the_next_call_says_that_the_ranks_disagreed),
+        cmocka_unit_test(a_call_in_flight_does_not_wait_for_a_held_stream),
         cmocka_unit_test(a_stream_goes_on_when_its_call_fails),
+        cmocka_unit_test(a_start_that_waits_for_the_stream_ends_when_a_rank_dies),
         cmocka_unit_test(a_gpu_that_fails_in_the_middle_ends_the_call_with_its_error),
         cmocka_unit_test(memory_that_cannot_be_pinned_is_used_as_it_is),
     };

@@ -298,8 +298,8 @@ static int issue(struct queue *queue)
     error = error != 0 ? error
                        : queue->cuda->memcpy_async((uintptr_t)copy->to, (uintptr_t)copy->from,
                                                    copy->size_bytes, stream);
-    error = error != 0 ? error : queue->cuda->event_record(*event, stream);
     if (error == 0) {
+        error = queue->cuda->event_record(*event, stream);
         queue->issued++;
         queue->first++;
     }
