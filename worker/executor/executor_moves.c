@@ -74,7 +74,8 @@ static bool finishes(const struct muster_launch *launch)
            muster_reduction_has_finish(&launch->reduction, launch->contributions);
 }
 
-static muster_status plan(struct muster_operation *operation)
+/* NULL, with its text: no memory. */
+static struct muster_moves *plan(struct muster_operation *operation)
 {
     size_t size = operation->element_size_bytes;
     struct muster_moves *moves = calloc(1, sizeof *moves);
@@ -85,7 +86,8 @@ static muster_status plan(struct muster_operation *operation)
     }
     if (moves == NULL || moves->waiting == NULL || moves->enqueued == NULL) {
         muster_moves_destroy(operation);
-        return muster_error_set(MUSTER_FATAL, "no memory to plan the moves of an operation");
+        (void)muster_error_set(MUSTER_FATAL, "no memory to plan the moves of an operation");
+        return NULL;
     }
     moves->finishes = finishes(operation->launch);
     muster_status status =
@@ -93,8 +95,9 @@ static muster_status plan(struct muster_operation *operation)
                                    FETCH_FIRST_BYTES / size, FETCH_MOST_BYTES / size, &moves->plan);
     if (status != MUSTER_OK) {
         muster_moves_destroy(operation);
+        return NULL;
     }
-    return status;
+    return moves;
 }
 
 static muster_status count_before(const struct muster_operation *operation, void *queue,
@@ -128,10 +131,10 @@ muster_status muster_moves_begin(struct muster_operation *operation)
     if (operation->moves != NULL && operation->moves->finishes != finishes(operation->launch)) {
         muster_moves_destroy(operation);
     }
-    if (operation->moves == NULL) {
-        TRY(plan(operation));
+    struct muster_moves *moves = operation->moves != NULL ? operation->moves : plan(operation);
+    if (moves == NULL) {
+        return MUSTER_FATAL;
     }
-    struct muster_moves *moves = operation->moves;
     atomic_store(&moves->fetched, launch->in == NULL ? moves->plan.fetch_count : 0);
     for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
         moves->waiting[i] = (struct muster_span){0};

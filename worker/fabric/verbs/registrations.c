@@ -107,6 +107,7 @@ static void deregister(struct muster_registrations *registrations,
     if (entry->block != NULL) {
         unlink_from_block(registrations, entry);
     }
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): the entry is in the list */
     DL_DELETE(registrations->idle, entry);
     registrations->registrar.remove(registrations->registrar.device, entry->handle);
     registrations->figures.bytes -= entry->end - entry->begin;
