@@ -132,8 +132,8 @@ MUSTER_API void muster_call_options_init_sized(muster_call_options *options, siz
  * calls in the same order; streams of two members that are threads of one process and use one GPU
  * may block each other there. The buffers are the
  * caller's again when the stream has come past the call. If it fails later, the stream goes on, the
- * output is undefined, and the next call in flight of the scope returns the error, or what waits
- * for the handle. timeout_ms counts from the call. MUSTER_INVALID: a buffer that is not memory of
+ * output is undefined, and every later call of the scope returns the error, until
+ * muster_rejoin(). timeout_ms counts from the call. MUSTER_INVALID: a buffer that is not memory of
  * the stream's GPU, a list of ranges, or a stream that does not exist.
  *
  * Counts are elements, may be 0, and must be the same on all members. An array of counts has

@@ -328,6 +328,7 @@ muster_status muster_context_run(struct muster_context *context,
     if (context->broken != MUSTER_OK) {
         return muster_error_set(context->broken, "%s", context->broken_text);
     }
+    TRY(muster_started_calls_check(&context->started));
     if (context->device_setup != NULL) {
         TRY(enter_device_group(context, request));
     }

@@ -54,12 +54,23 @@ static muster_status copy_request(struct muster_started_call *call,
     return MUSTER_OK;
 }
 
-/* Nobody looks at the end of a detached call. With the failure mutex. */
+/* No call of the context can be made any more. With the failure mutex. */
+static void break_locked(struct muster_started_calls *calls, muster_status status, const char *text)
+{
+    if (calls->broken == MUSTER_OK) {
+        calls->broken = status;
+        (void)snprintf(calls->broken_text, sizeof calls->broken_text, "%s", text);
+        atomic_store(&calls->has_broken, true);
+    }
+}
+
+/* The ranks have disagreed on the call. Where nobody looks at its end, because the program has
+ * detached it and goes on with its stream, later results would be wrong without a word. With the
+ * failure mutex. */
 static void note_refusal_locked(struct muster_started_call *call)
 {
-    if (call->detached && call->refused_text[0] != '\0') {
-        (void)snprintf(call->context->started.refused_text, MUSTER_ERROR_MAX, "%s",
-                       call->refused_text);
+    if (call->detached && call->request.stream != 0 && call->refused_text[0] != '\0') {
+        break_locked(&call->context->started, MUSTER_INVALID, call->refused_text);
     }
 }
 
@@ -76,8 +87,8 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
     if (status == MUSTER_OK) {
         status = muster_started_call_complete(call, launch);
     }
-    muster_started_call_release(call);
     if (status == MUSTER_OK) {
+        muster_started_call_release(call);
         atomic_fetch_add(&context->progress, 1);
         muster_context_trace(context, launch, call->started_ns);
         return MUSTER_OK;
@@ -86,18 +97,16 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
                               muster_collective_name(launch->shape.collective),
                               (unsigned long long)launch->sequence, context->name,
                               (unsigned long long)muster_epoch_shown(context->generation));
-    AUTO_LOCK(&context->started.failure_mutex);
+    status = status == MUSTER_RETRY ? MUSTER_REJOIN : status;
+    muster_mutex_lock(&context->started.failure_mutex);
     if (status == MUSTER_INVALID) { /* the call failed on all ranks alike */
         (void)snprintf(call->refused_text, MUSTER_ERROR_MAX, "%s", muster_last_error());
         note_refusal_locked(call);
-        return status;
+    } else {
+        break_locked(&context->started, status, muster_last_error());
     }
-    status = status == MUSTER_RETRY ? MUSTER_REJOIN : status;
-    if (context->started.broken == MUSTER_OK) {
-        context->started.broken = status;
-        (void)snprintf(context->started.broken_text, sizeof context->started.broken_text, "%s",
-                       muster_last_error());
-    }
+    muster_mutex_unlock(&context->started.failure_mutex);
+    muster_started_call_release(call); /* the next call fails before the stream goes on */
     return muster_error_set(status, "%s", muster_last_error());
 }
 
@@ -220,19 +229,13 @@ static muster_status launch_locked(struct muster_started_calls *calls,
     return MUSTER_OK;
 }
 
-static muster_status check_usable(struct muster_started_calls *calls)
+muster_status muster_started_calls_check(struct muster_started_calls *calls)
 {
+    if (!atomic_load_explicit(&calls->has_broken, memory_order_acquire)) {
+        return MUSTER_OK;
+    }
     AUTO_LOCK(&calls->failure_mutex);
-    if (calls->broken != MUSTER_OK) {
-        return muster_error_set(calls->broken, "%s", calls->broken_text);
-    }
-    if (calls->refused_text[0] != '\0') {
-        (void)muster_error_set(MUSTER_INVALID, "a call before this one: %.480s",
-                               calls->refused_text);
-        calls->refused_text[0] = '\0';
-        return MUSTER_INVALID;
-    }
-    return MUSTER_OK;
+    return muster_error_set(calls->broken, "%s", calls->broken_text);
 }
 
 muster_status muster_context_start(struct muster_context *context,
@@ -243,7 +246,7 @@ muster_status muster_context_start(struct muster_context *context,
     struct muster_started_call *call = NULL;
     TRY(check_engine(context));
     AUTO_LOCK(&calls->mutex);
-    TRY(check_usable(calls));
+    TRY(muster_started_calls_check(calls));
     release_detached_locked(calls);
     TRY(make_call_locked(context, request, &call));
     muster_status status = launch_locked(calls, call);
@@ -369,7 +372,7 @@ muster_status muster_started_call_start(struct muster_started_call *call)
     if (call->message != NULL) {
         return launch_message_locked(call);
     }
-    TRY(check_usable(calls));
+    TRY(muster_started_calls_check(calls));
     return launch_locked(calls, call);
 }
 

@@ -15,6 +15,7 @@
 #define MUSTER_WORKER_CONTEXT_STARTED_CALLS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/queue.h>
 
 #include "collectives/select/tuning.h"
@@ -44,11 +45,14 @@ struct muster_started_calls {
 
     /* A call may wait for a device with the mutex, so that the engine takes this one only. */
     pthread_mutex_t failure_mutex; /* guards what follows */
-    muster_status broken;          /* why no call can be started any more; MUSTER_OK: they can */
+    muster_status broken;          /* why no call can be made any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];
-    char refused_text[MUSTER_ERROR_MAX]; /* of a detached call on which the ranks disagreed; "":
-                                            none; the next start returns it */
+    atomic_bool has_broken; /* of any thread */
 };
+
+/* The status and text of a call in flight that has failed before, so that the ranks' numbers, or
+ * what a stream has left, can no longer be relied on. Quick where there is none. */
+MUSTER_CHECKED muster_status muster_started_calls_check(struct muster_started_calls *calls);
 
 /* The record is zeroed; its key is taken. */
 void muster_started_calls_init(struct muster_started_calls *calls,
