@@ -113,7 +113,7 @@ static muster_status complete(struct muster_in_flight *in_flight, muster_status 
 static void release_locked(struct muster_started_calls *calls, struct muster_started_call *call)
 {
     TAILQ_REMOVE(&calls->active, call, order);
-    if (call->message != NULL) {
+    if (call->message != NULL || call->figures != calls->figures) {
         muster_started_call_free(call);
         return;
     }
@@ -467,13 +467,20 @@ static void free_idle(struct muster_started_calls *calls)
     calls->idle_count = 0;
 }
 
+/* Algorithms are chosen anew from now on. */
+static void forget_choices_locked(struct muster_started_calls *calls)
+{
+    calls->figures++;
+    free_idle(calls);
+}
+
 void muster_started_calls_set_model(struct muster_started_calls *calls,
                                     const struct muster_cost_model *model)
 {
     AUTO_LOCK(&calls->mutex);
     calls->choices.model = *model;
     muster_choices_clear(&calls->choices);
-    free_idle(calls); /* their algorithms were chosen by other figures */
+    forget_choices_locked(calls);
 }
 
 void muster_started_calls_tune(struct muster_started_calls *calls,
@@ -484,7 +491,7 @@ void muster_started_calls_tune(struct muster_started_calls *calls,
     if (list != NULL) {
         muster_tuning_import(&calls->tuned, list);
     }
-    free_idle(calls); /* their algorithms were chosen without it */
+    forget_choices_locked(calls);
 }
 
 void muster_started_calls_share(struct muster_started_calls *calls,

@@ -41,6 +41,9 @@ struct muster_started_calls {
     struct muster_group_channels channels; /* likewise, on several hosts */
     struct muster_started_call_list idle;  /* most recently used first */
     uint32_t idle_count;
+    uint64_t figures; /* how often algorithms have come to be chosen otherwise: a call with an
+                         operation from before is not used again, since other ranks may have ended
+                         theirs before that */
     struct muster_started_call_list active; /* started and not ended */
 
     /* A call may wait for a device with the mutex, so that the engine takes this one only. */

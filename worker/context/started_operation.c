@@ -83,6 +83,7 @@ static muster_status fill_call(struct muster_context *context, const struct must
     struct muster_cached_operation *own = &call->own;
     muster_type type = request->collective == MUSTER_BARRIER ? MUSTER_FLOAT32 : request->type;
     call->context = context;
+    call->figures = context->started.figures;
     own->element_size_bytes = muster_type_size_bytes(type);
     own->key = malloc(key_bytes(key));
     if (own->key == NULL) {

@@ -24,6 +24,7 @@ struct muster_started_call {
     uint64_t counts[MUSTER_BUFFER_COUNTS_SIZE]; /* of that */
     bool on_device;                             /* this launch has such memory */
     int64_t started_ns;                         /* for the timeline */
+    uint64_t figures;                           /* when its algorithm was chosen */
     bool persistent;                            /* stays with its owner between its starts */
     bool detached;
     char refused_text[MUSTER_ERROR_MAX]; /* the ranks disagreed on it; of the failure mutex */

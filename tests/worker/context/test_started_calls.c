@@ -470,9 +470,46 @@ static void test_a_call_that_a_member_never_starts_ends_at_its_deadline(void **s
     group_finish(&group);
 }
 
+/* New figures --------------------------------------------------------------------------------- */
+
+/* Some members end their call before they have new figures, others afterwards. By the old ones a
+ * message costs little, by the new ones very much, so that another algorithm is chosen. */
+static void change_figures(struct group_member *member, void *argument)
+{
+    (void)argument;
+    struct muster_context *context = member->contexts[MUSTER_GLOBAL];
+    struct muster_cost_model model = muster_cost_model_default;
+    for (int round = 0; round < 4; round++) {
+        struct call calls[2];
+        start_call(member, &calls[0], COUNT_MAX, round);
+        if (member->rank % 2 == 0) {
+            end_call(member, &calls[0]);
+        }
+        for (int level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+            model.links[level].latency_us = round % 2 == 0 ? 100000 : 0.01;
+        }
+        muster_context_set_model(context, &model);
+        if (member->rank % 2 != 0) {
+            end_call(member, &calls[0]);
+        }
+        start_call(member, &calls[1], COUNT_MAX, round + 1);
+        end_call(member, &calls[1]);
+    }
+}
+
+static void members_choose_alike_whenever_they_end_the_calls_before(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start(&group, GROUP_INPROC, 2, hosts, NULL);
+    group_each(&group, change_figures, NULL);
+    group_finish(&group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(members_choose_alike_whenever_they_end_the_calls_before),
         cmocka_unit_test(test_many_calls_are_in_flight_and_end_in_any_order),
         cmocka_unit_test(test_blocking_calls_and_calls_in_flight_do_not_wait_for_each_other),
         cmocka_unit_test(test_every_collective_can_be_started),
