@@ -191,6 +191,18 @@ static muster_status check_rack(const struct muster_membership *m,
     return MUSTER_OK;
 }
 
+static muster_status check_slot(const struct muster_membership *m,
+                                const struct muster_member_info *info)
+{
+    const struct muster_listed_host *host = muster_records_host(m, info->host);
+    const struct muster_member *holder = host != NULL ? muster_slots_holder(m, host, info) : NULL;
+    char who[MUSTER_WHY_SIZE];
+    return holder == NULL
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_INVALID, "slot %" PRIu32 " of host %s is held by %s",
+                                  info->slot, info->host, muster_records_describe(holder, who));
+}
+
 static muster_status check_join(const struct muster_membership *m, const struct muster_event *event)
 {
     TRY(check_info(&event->info));
@@ -206,7 +218,7 @@ static muster_status check_join(const struct muster_membership *m, const struct 
     TRY(check_agreement(m, &event->settings));
     TRY(check_wire_version(m, event));
     TRY(check_rack(m, &event->info));
-    TRY(muster_slots_check(m, &event->info));
+    TRY(check_slot(m, &event->info));
     if (member == NULL && m->finishing) {
         return refuse_finishing();
     }

@@ -160,8 +160,9 @@ void muster_records_finish(struct muster_membership *membership);
 
 /* slots --------------------------------------------------------------------------------------- */
 
-/* MUSTER_INVALID: another member holds the slot that a Join asks for, and may live; it is named. */
-MUSTER_CHECKED muster_status muster_slots_check(const struct muster_membership *membership,
+/* Another member, which may live, that holds the slot which a Join asks for; or NULL. */
+const struct muster_member *muster_slots_holder(const struct muster_membership *membership,
+                                                const struct muster_listed_host *host,
                                                 const struct muster_member_info *info);
 
 /* Gives the member, whose host and info are set, its slot, and writes it into info. Without memory

@@ -10,7 +10,6 @@
  */
 #include "elastic/membership/membership_parts.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 static struct muster_member *find_holder(const struct muster_membership *m,
@@ -30,20 +29,16 @@ static bool has_exited(const struct muster_member *holder, const struct muster_m
     return info->slot_lock[0] != '\0' && strcmp(holder->info->slot_lock, info->slot_lock) == 0;
 }
 
-muster_status muster_slots_check(const struct muster_membership *membership,
-                                 const struct muster_member_info *info)
+const struct muster_member *muster_slots_holder(const struct muster_membership *membership,
+                                                const struct muster_listed_host *host,
+                                                const struct muster_member_info *info)
 {
-    const struct muster_listed_host *host = muster_records_host(membership, info->host);
-    if (!info->has_slot || info->slot_any || host == NULL) {
-        return MUSTER_OK;
+    if (!info->has_slot || info->slot_any) {
+        return NULL;
     }
     const struct muster_member *holder = find_holder(membership, host, info->slot);
-    if (holder == NULL || strcmp(holder->id, info->id) == 0 || has_exited(holder, info)) {
-        return MUSTER_OK;
-    }
-    char who[MUSTER_WHY_SIZE];
-    return muster_error_set(MUSTER_INVALID, "slot %" PRIu32 " of host %s is held by %s", info->slot,
-                            info->host, muster_records_describe(holder, who));
+    bool other = holder != NULL && strcmp(holder->id, info->id) != 0 && !has_exited(holder, info);
+    return other ? holder : NULL;
 }
 
 /* There are fewer members than slots, so one is free. */
